@@ -9,6 +9,7 @@ mod differences;
 mod rules;
 
 use std::collections::HashSet;
+use std::ops::Range;
 use std::time::Duration;
 
 use url::Url;
@@ -46,11 +47,42 @@ struct Group {
     /// Product tokens in lower case, `*` among them.
     agents: Vec<String>,
     rules: Vec<Rule>,
-    delay: Option<Duration>,
+    delays: Vec<Delay>,
     content_signal: Option<String>,
     content_usage: Option<String>,
     /// Only of the file.
     license: Option<String>,
+}
+
+/// A `Crawl-delay` of some of the agents of a group.
+#[derive(Debug, Clone, PartialEq)]
+struct Delay {
+    /// Those that were named since the one before.
+    agents: Range<usize>,
+    /// None where the line made no sense.
+    value: Option<Duration>,
+}
+
+impl Group {
+    /// Each delay, with its agents.
+    fn delays(&self) -> impl Iterator<Item = (&[String], Duration)> {
+        self.delays
+            .iter()
+            .filter_map(|delay| Some((self.agents.get(delay.agents.clone())?, delay.value?)))
+    }
+
+    /// A delay is of the agents that were named since the one before; where there are
+    /// none, it is that one said anew.
+    fn take_delay(&mut self, value: Option<Duration>) {
+        let end = self.agents.len();
+        match self.delays.last_mut() {
+            Some(last) if last.agents.end == end => last.value = value.or(last.value),
+            last => {
+                let agents = last.map_or(0, |last| last.agents.end)..end;
+                self.delays.push(Delay { agents, value });
+            }
+        }
+    }
 }
 
 /// What a robots.txt says about the use of content.
@@ -159,7 +191,9 @@ impl Robots {
 
     /// `Crawl-delay` for `agent`, at most a day. Not in RFC 9309.
     pub fn crawl_delay(&self, agent: &str) -> Option<Duration> {
-        self.groups_for(agent).find_map(|group| group.delay)
+        let name = self.name_for(agent);
+        let mut delays = self.groups.iter().flat_map(Group::delays);
+        delays.find(|(agents, _)| agents.contains(&name)).map(|(_, delay)| delay)
     }
 
     /// `Content-Signal` and `Content-Usage` for `agent`, and the `License` of the file.
@@ -202,11 +236,16 @@ impl Robots {
 
     /// The groups that bind `agent`: all that name it, else all for `*`.
     fn groups_for(&self, agent: &str) -> impl Iterator<Item = &Group> {
+        let name = self.name_for(agent);
+        self.groups.iter().filter(move |group| group.agents.contains(&name))
+    }
+
+    /// The name by which groups bind `agent`: its own, or `*`.
+    fn name_for(&self, agent: &str) -> String {
         let token = token_of(agent);
-        let binds = |group: &Group, agent: &str| group.agents.iter().any(|a| a == agent);
-        let named = !token.is_empty() && self.groups.iter().any(|group| binds(group, &token));
-        let token = if named { token } else { "*".to_owned() };
-        self.groups.iter().filter(move |group| binds(group, &token))
+        let is_named =
+            !token.is_empty() && self.groups.iter().any(|group| group.agents.contains(&token));
+        if is_named { token } else { "*".to_owned() }
     }
 }
 
@@ -330,7 +369,8 @@ struct Reading {
     /// The sitemaps so far, to be asked: a file may name tens of thousands.
     named: HashSet<String>,
     group: Option<Group>,
-    /// Did the open group have a line that ends its list of agents?
+    /// Did the open group have a rule? Nothing else ends its list of agents (RFC 9309
+    /// section 2.2.4).
     has_rules: bool,
     /// Was there any `User-agent` yet?
     has_agents: bool,
@@ -403,18 +443,17 @@ impl Reading {
         match key {
             Key::Allow => group.rules.extend(Rule::new(Verdict::Allow, value)),
             Key::Disallow => group.rules.extend(Rule::new(Verdict::Disallow, value)),
-            Key::CrawlDelay => group.delay = delay(value).or(group.delay),
+            Key::CrawlDelay => group.take_delay(delay(value)),
             Key::ContentSignal => group.content_signal = text(),
             Key::ContentUsage => group.content_usage = text(),
-            // RSL has it that the line is of the file; other lines end no group
-            // (RFC 9309 section 2.2.4).
+            // RSL has it that the line is of the file.
             Key::License => {
                 let license = &mut self.robots.file.license;
                 *license = license.take().or_else(text);
             }
             Key::UserAgent | Key::Sitemap => {}
         }
-        self.has_rules |= grouped && matches!(key, Key::Allow | Key::Disallow | Key::CrawlDelay);
+        self.has_rules |= grouped && matches!(key, Key::Allow | Key::Disallow);
     }
 
     fn close(&mut self) {

@@ -116,7 +116,7 @@ fn groups_are_told_apart_as_the_standard_says() {
         ("User-agent: *\nDisallow: /\nUser-agent: a\nAllow: /\n", "a", "/x", true),
         // What is no rule does not end a group, nor begin one.
         ("User-agent: a\nHost: e.com\nUser-agent: b\nDisallow: /\n", "a", "/x", false),
-        ("User-agent: a\nCrawl-delay: 1\nUser-agent: b\nDisallow: /\n", "a", "/x", true),
+        ("User-agent: a\nCrawl-delay: 1\nUser-agent: b\nDisallow: /\n", "a", "/x", false),
         // A name is its product token: version and comment do not count.
         ("User-agent: SiteMapD/2.0 (+x)\nDisallow: /\n", "sitemapd/0.1 (+y)", "/x", false),
         ("User-agent: sitemap\nDisallow: /\n", "sitemapd", "/x", true),
@@ -205,6 +205,22 @@ fn crawl_delay_is_per_group_bounded_and_never_nonsense() {
 }
 
 #[test]
+fn a_crawl_delay_is_of_the_agents_that_were_named_since_the_one_before() {
+    let robots = Robots::parse(
+        b"User-agent: a\nUser-agent: b\nCrawl-delay: 1\n\nUser-agent: c\nCrawl-delay: x\n\n\
+          User-agent: d\nCrawl-delay: 2\nCrawl-delay: 3\n\nUser-agent: *\nDisallow: /x\n\
+          Crawl-delay: 4\n",
+    );
+    for (agent, seconds) in
+        [("a", Some(1)), ("b", Some(1)), ("c", None), ("d", Some(3)), ("e", Some(4))]
+    {
+        let delay = robots.crawl_delay(agent).map(|delay| delay.as_secs());
+        assert_eq!(delay, seconds, "{agent}");
+        assert!(!robots.allows(agent, "/x"), "{agent}");
+    }
+}
+
+#[test]
 fn signals_are_kept_per_group_and_for_the_file() {
     let robots = Robots::parse(
         b"License: https://e.com/license.xml\nUser-agent: *\nContent-Signal: search=yes, ai-train=no\n\
@@ -234,8 +250,13 @@ fn a_license_is_of_the_file_wherever_it_stands_and_the_first_one_counts() {
 
 #[test]
 fn what_is_no_rule_ends_no_group() {
-    for line in ["License: /l", "Content-Signal: ai-train=no", "Content-Usage: ai=n", "Host: e.com"]
-    {
+    for line in [
+        "License: /l",
+        "Content-Signal: ai-train=no",
+        "Content-Usage: ai=n",
+        "Host: e.com",
+        "Crawl-delay: 1",
+    ] {
         let file = format!("User-agent: a\n{line}\nUser-agent: b\nDisallow: /\n");
         let robots = Robots::parse(file.as_bytes());
         assert!(!robots.allows("a", "/x") && !robots.allows("b", "/x"), "{line}");

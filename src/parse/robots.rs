@@ -295,10 +295,10 @@ fn key_value(line: &str) -> Option<(Key, &str)> {
     let (word, value) = match line.split_once(':') {
         // `Sitemap http://…`: the colon is the URL's.
         Some((word, _)) if word.contains([' ', '\t', '\u{a0}']) && Key::of(word).is_none() => {
-            spaced_sitemap(line)?
+            spaced(line)?
         }
         Some((word, value)) => (word, value),
-        None => spaced_sitemap(line)?,
+        None => spaced(line)?,
     };
     let word = loc::trim(word);
     let wordlike = |c: char| c.is_ascii_alphabetic() || matches!(c, '-' | '_' | ' ');
@@ -308,12 +308,19 @@ fn key_value(line: &str) -> Option<(Key, &str)> {
     Some((Key::of(word)?, loc::trim(value)))
 }
 
-/// `Sitemap` and its value without a colon between them.
-fn spaced_sitemap(line: &str) -> Option<(&str, &str)> {
+/// A key and its value without a colon between them. But for a sitemap they are all of
+/// the line, as Google has it, and what is said must make sense.
+fn spaced(line: &str) -> Option<(&str, &str)> {
     let (word, value) = line.split_once(char::is_whitespace)?;
     let value = loc::trim(value);
-    let good =
-        Key::of(word) == Some(Key::Sitemap) && (loc::is_web(value) || value.starts_with('/'));
+    let one = !value.contains(char::is_whitespace);
+    let good = match Key::of(word)? {
+        Key::Sitemap => loc::is_web(value) || value.starts_with('/'),
+        Key::Allow | Key::Disallow => one && value.starts_with(['/', '*']),
+        Key::UserAgent => one,
+        Key::CrawlDelay => one && delay(value).is_some(),
+        Key::ContentSignal | Key::ContentUsage | Key::License => false,
+    };
     good.then_some((word, value))
 }
 

@@ -221,6 +221,23 @@ fn a_crawl_delay_is_of_the_agents_that_were_named_since_the_one_before() {
 }
 
 #[test]
+fn a_blank_stands_for_a_colon_in_a_line_of_two_words_that_makes_sense() {
+    let table = [
+        ("User-agent *\nDisallow /x\n", false),
+        ("User-agent: *\nDisallow\t*x:1\nAllow /x:2\n", true),
+        ("User-agent: *\nDisallow\t*x\n", false),
+        ("User-agent: *\nDisallow /x or not\n", true),
+        ("User-agent: *\nDisallow x\n", true),
+        ("User-agent for all\nDisallow /x\n", true),
+    ];
+    for (text, is_allowed) in table {
+        assert_eq!(Robots::parse(text.as_bytes()).allows("a", "/x"), is_allowed, "{text}");
+    }
+    let robots = Robots::parse(b"User-agent a\nCrawl-delay 3\n");
+    assert_eq!(robots.crawl_delay("a"), Some(Duration::from_secs(3)));
+}
+
+#[test]
 fn signals_are_kept_per_group_and_for_the_file() {
     let robots = Robots::parse(
         b"License: https://e.com/license.xml\nUser-agent: *\nContent-Signal: search=yes, ai-train=no\n\

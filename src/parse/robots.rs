@@ -429,7 +429,8 @@ impl Reading {
     /// The value of a `Sitemap` line. Several URLs in one line are several; what
     /// else follows the first is a remark.
     fn sitemap(&mut self, value: &str, at: usize) {
-        for (index, word) in value.split_whitespace().enumerate() {
+        let words = value.split_whitespace().enumerate();
+        for (index, word) in words.flat_map(|(i, word)| joined(word).map(move |url| (i, url))) {
             let url = word.trim_matches(['"', '\'', '<', '>', ',', ';']);
             // A page that shows the file puts tags behind it.
             let url = url.split('<').next().unwrap_or_default();
@@ -472,6 +473,22 @@ impl Reading {
         self.close();
         (self.robots, self.places)
     }
+}
+
+/// The URLs of a word, with or without a comma between them.
+fn joined(word: &str) -> impl Iterator<Item = &str> {
+    let begins = |text: &str| {
+        let scheme = text.split_once("://").map_or("", |(scheme, _)| scheme);
+        scheme.eq_ignore_ascii_case("http") || scheme.eq_ignore_ascii_case("https")
+    };
+    let mut rest = Some(word);
+    std::iter::from_fn(move || {
+        let all = rest?;
+        let mut marks = all.match_indices([',', ';']);
+        let end = marks.find(|(at, _)| begins(all.get(at + 1..).unwrap_or_default()));
+        rest = end.and_then(|(at, _)| all.get(at + 1..));
+        all.get(..end.map_or(all.len(), |(at, _)| at))
+    })
 }
 
 fn delay(value: &str) -> Option<Duration> {

@@ -80,6 +80,10 @@ fn a_line_with_several_urls_names_them_all_and_a_remark_names_none() {
             "Sitemap: https://e.com/1.xml, https://e.com/2.xml",
             &["https://e.com/1.xml", "https://e.com/2.xml"],
         ),
+        (
+            "Sitemap: https://e.com/1.xml,HTTPS://e.com/2.xml;http://e.com/a,b.xml",
+            &["https://e.com/1.xml", "HTTPS://e.com/2.xml", "http://e.com/a,b.xml"],
+        ),
         ("Sitemap: https://e.com/1.xml (the main one)", &["https://e.com/1.xml"]),
         ("Sitemap: <https://e.com/1.xml>", &["https://e.com/1.xml"]),
         ("Sitemap: \"/s.xml\"", &["/s.xml"]),

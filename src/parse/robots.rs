@@ -7,6 +7,7 @@
 
 mod differences;
 mod rules;
+mod usage;
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -20,6 +21,8 @@ use crate::model::product_token;
 pub use differences::{Difference, Subject};
 pub use rules::Rules;
 use rules::{Rule, Verdict};
+use usage::Preference;
+pub use usage::{Preferences, Usage};
 
 /// Bytes of robots.txt that are read (RFC 9309 section 2.5 asks for at least
 /// 500 KiB); what follows is not.
@@ -48,8 +51,8 @@ struct Group {
     agents: Vec<String>,
     rules: Vec<Rule>,
     delays: Vec<Delay>,
-    content_signal: Option<String>,
-    content_usage: Option<String>,
+    content_signal: Vec<Preference>,
+    content_usage: Vec<Preference>,
     /// Only of the file.
     license: Option<String>,
 }
@@ -83,17 +86,6 @@ impl Group {
             }
         }
     }
-}
-
-/// What a robots.txt says about the use of content.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Usage {
-    /// `Content-Signal` of the group, else of the file.
-    pub content_signal: Option<String>,
-    /// `Content-Usage` of the group, else of the file.
-    pub content_usage: Option<String>,
-    /// `License` of the file, which is for everybody, wherever it stands.
-    pub license: Option<String>,
 }
 
 /// Where things stand in a robots.txt: bytes from the start of its text.
@@ -198,12 +190,15 @@ impl Robots {
 
     /// `Content-Signal` and `Content-Usage` for `agent`, and the `License` of the file.
     pub fn usage(&self, agent: &str) -> Usage {
-        let of = |field: fn(&Group) -> Option<&String>| {
-            self.groups_for(agent).find_map(field).or_else(|| field(&self.file)).cloned()
+        let of = |field: fn(&Group) -> &Vec<Preference>| {
+            // Of lines of one group that are for the same the last one counts.
+            let own = self.groups_for(agent).flat_map(|group| field(group).iter().rev());
+            let own = Preferences::new(own);
+            if own.is_empty() { Preferences::new(field(&self.file).iter().rev()) } else { own }
         };
         Usage {
-            content_signal: of(|g| g.content_signal.as_ref()),
-            content_usage: of(|g| g.content_usage.as_ref()),
+            content_signal: of(|group| &group.content_signal),
+            content_usage: of(|group| &group.content_usage),
             license: self.file.license.clone(),
         }
     }
@@ -447,17 +442,16 @@ impl Reading {
     fn member(&mut self, key: Key, value: &str) {
         let grouped = self.group.is_some();
         let group = self.group.as_mut().unwrap_or(&mut self.robots.file);
-        let text = || (!value.is_empty()).then(|| value.to_owned());
         match key {
             Key::Allow => group.rules.extend(Rule::new(Verdict::Allow, value)),
             Key::Disallow => group.rules.extend(Rule::new(Verdict::Disallow, value)),
             Key::CrawlDelay => group.take_delay(delay(value)),
-            Key::ContentSignal => group.content_signal = text(),
-            Key::ContentUsage => group.content_usage = text(),
+            Key::ContentSignal => group.content_signal.extend(Preference::new(value)),
+            Key::ContentUsage => group.content_usage.extend(Preference::new(value)),
             // RSL has it that the line is of the file.
             Key::License => {
                 let license = &mut self.robots.file.license;
-                *license = license.take().or_else(text);
+                *license = license.take().or_else(|| (!value.is_empty()).then(|| value.to_owned()));
             }
             Key::UserAgent | Key::Sitemap => {}
         }

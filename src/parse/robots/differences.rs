@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::{Group, Robots};
+use super::{Group, Preference, Robots};
 
 /// Bytes of a text that is told.
 const MAX_TEXT: usize = 500;
@@ -57,14 +57,14 @@ impl Subject {
 
     /// What is said of it to all agents of a group.
     fn of(self, group: &Group) -> Vec<String> {
-        let field = |key: &str, value: &Option<String>| {
-            value.iter().map(|value| format!("{key}: {value}")).collect()
+        let all = |key: &str, lines: &[Preference]| {
+            lines.iter().map(|line| format!("{key}: {}", line.line())).collect()
         };
         match self {
             Self::Rules => group.rules.iter().map(ToString::to_string).collect(),
-            Self::License => field("License", &group.license),
-            Self::ContentSignal => field("Content-Signal", &group.content_signal),
-            Self::ContentUsage => field("Content-Usage", &group.content_usage),
+            Self::License => group.license.iter().map(|text| format!("License: {text}")).collect(),
+            Self::ContentSignal => all("Content-Signal", &group.content_signal),
+            Self::ContentUsage => all("Content-Usage", &group.content_usage),
         }
     }
 }

@@ -248,11 +248,26 @@ fn signals_are_kept_per_group_and_for_the_file() {
           Content-Usage: ai=n\nAllow: /\nUser-agent: a\nDisallow: /p\n",
     );
     let usage = robots.usage("other");
-    assert_eq!(usage.content_signal.as_deref(), Some("search=yes, ai-train=no"));
-    assert_eq!(usage.content_usage.as_deref(), Some("ai=n"));
+    assert_eq!(usage.content_signal.of("/"), Some("search=yes, ai-train=no"));
+    assert_eq!(usage.content_usage.of("/"), Some("ai=n"));
     assert_eq!(usage.license.as_deref(), Some("https://e.com/license.xml"));
-    assert_eq!(robots.usage("a").content_signal, None);
+    assert_eq!(robots.usage("a").content_signal.of("/"), None);
     assert_eq!(robots.usage("a").license.as_deref(), Some("https://e.com/license.xml"));
+}
+
+#[test]
+fn a_preference_for_some_paths_replaces_none_for_the_others() {
+    let robots = Robots::parse(
+        b"Content-Usage: search=n\nUser-agent: *\nContent-Usage: train-ai=n\n\
+          Content-Usage: /free/ train-ai=y\nAllow: /\n\nUser-agent: *\n\
+          Content-Usage: /free/x train-ai=n\nDisallow: /p\n\nUser-agent: b\nAllow: /\n",
+    );
+    let said = robots.usage("a").content_usage;
+    for (path, want) in [("/", "train-ai=n"), ("/free/1", "train-ai=y"), ("/free/x1", "train-ai=n")]
+    {
+        assert_eq!(said.of(path), Some(want), "{path}");
+    }
+    assert_eq!(robots.usage("b").content_usage.of("/free/1"), Some("search=n"));
 }
 
 #[test]

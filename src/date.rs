@@ -223,7 +223,8 @@ fn after_day(mut scan: Scan<'_>, year: i64, month: i64, day: i64) -> Option<Last
 
 /// Does text go on after a blank or with a name of letters only?
 fn named_or_blank(rest: &str) -> bool {
-    rest.starts_with(char::is_whitespace) || rest.bytes().all(|b| b.is_ascii_alphabetic())
+    let word = rest.split(char::is_whitespace).next().unwrap_or_default();
+    word.bytes().all(|b| b.is_ascii_alphabetic())
 }
 
 /// A time of day.

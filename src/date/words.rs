@@ -89,6 +89,8 @@ impl Parts {
             // The date was said; what this is nobody knows.
             _ if self.day.is_some() && self.month.is_some() && self.year.is_some() => None,
             [a, b, c] if a.len() == 4 => self.set(c, b, a),
+            // `03-12-31` is of 2003 or of 2031: people write both.
+            [a, b, c] if word.contains('-') && may_begin_with_year([a, b, c]) => None,
             [a, b, c] => {
                 let (first, second) = (a.parse::<i64>().ok(), b.parse::<i64>().ok());
                 let american = match (first, second) {
@@ -149,6 +151,13 @@ impl Parts {
     }
 }
 
+/// Are these three numbers of two digits a year, a month and a day?
+fn may_begin_with_year(pieces: [&str; 3]) -> bool {
+    let two = |piece: &str| piece.parse::<i64>().ok().filter(|_| piece.len() == 2);
+    let [Some(year), Some(month), Some(day)] = pieces.map(two) else { return false };
+    at_day(2000 + year, month, day, Precision::Day).is_some()
+}
+
 /// `10.30` or `10.30.05`, which behind a day is no date.
 fn is_dotted_clock(word: &str) -> bool {
     let two = |piece: &str| piece.len() == 2 && piece.bytes().all(|b| b.is_ascii_digit());
@@ -170,7 +179,7 @@ fn full_year(digits: &str) -> Option<i64> {
 
 /// A month by its name or abbreviation, in the languages that feeds use.
 fn month(word: &str) -> Option<i64> {
-    const NAMES: [(&str, i64); 52] = [
+    const NAMES: [(&str, i64); 53] = [
         ("jan", 1),
         ("feb", 2),
         ("mar", 3),
@@ -187,6 +196,7 @@ fn month(word: &str) -> Option<i64> {
         ("fev", 2),
         ("mär", 3),
         ("mrz", 3),
+        ("mrt", 3),
         ("maa", 3),
         ("avr", 4),
         ("abr", 4),
@@ -304,6 +314,16 @@ pub(super) fn zone(name: &str) -> Option<i64> {
         ("acst", 9 * 3600 + 1800),
     ];
     let lower = name.trim_end_matches('.').to_ascii_lowercase();
+    // `Etc/GMT+5` is west of it, and nobody's.
+    let lower =
+        lower.strip_prefix("etc/").filter(|name| matches!(*name, "utc" | "gmt")).unwrap_or(&lower);
+    // The letters of the military say nothing of the zone (RFC 5322 section 4.3); these
+    // two are the halves of a day, too.
+    if let [letter @ b'a'..=b'y'] = lower.as_bytes()
+        && !matches!(letter, b'a' | b'j' | b'p')
+    {
+        return Some(0);
+    }
     // `GMT+2` and `UTC+0100`
     for base in ["gmt", "utc"] {
         if let Some(offset) = lower.strip_prefix(base)

@@ -158,17 +158,34 @@ fn attr(attributes: &str, name: &str) -> Option<String> {
         .map(|(_, value)| unescape(value).into_owned())
 }
 
+/// Where in a tag a byte stands, as the tokenizer of HTML has it.
+#[derive(Debug, Clone, Copy)]
+enum Spot {
+    /// In names and what is between them: a quote is part of a name there.
+    Name,
+    /// Behind a `=`, where alone a quote opens a value.
+    Equals,
+    /// In a value without quotes.
+    Bare,
+    /// In a value with these quotes.
+    Quoted(u8),
+}
+
 /// Where the `>` of a tag is, past quoted values; where a quote is never
 /// closed, the first `>`.
 fn tag_end(tag: &str) -> Option<usize> {
-    let mut quote = None;
+    let mut spot = Spot::Name;
     for (i, b) in tag.bytes().enumerate() {
-        match (quote, b) {
-            (None, b'>') => return Some(i),
-            (None, b'"' | b'\'') => quote = Some(b),
-            (Some(open), _) if open == b => quote = None,
-            _ => {}
-        }
+        spot = match (spot, b) {
+            (Spot::Quoted(open), _) if open == b => Spot::Name,
+            (Spot::Quoted(_), _) => spot,
+            (_, b'>') => return Some(i),
+            (Spot::Name, b'=') => Spot::Equals,
+            (Spot::Equals, b'"' | b'\'') => Spot::Quoted(b),
+            (Spot::Bare, _) if b.is_ascii_whitespace() => Spot::Name,
+            (Spot::Equals, _) if !b.is_ascii_whitespace() => Spot::Bare,
+            _ => spot,
+        };
     }
     tag.find('>')
 }
@@ -219,6 +236,21 @@ mod tests {
         assert_eq!(strings(&found.feeds), feeds);
         assert_eq!(strings(&found.sitemaps), ["https://example.com/sitemap.xml"]);
         assert_eq!(found.canonical.as_ref().map(Url::as_str), Some("https://www.example.com/"));
+    }
+
+    #[test]
+    fn a_stray_quote_in_a_tag_hides_no_link_behind_it() {
+        for stray in [
+            "<meta name='description' content='It's here'>",
+            "<meta content=\"27\" monitor\">",
+            "<meta content=it's>",
+            "<meta content = 'a > b' it's>",
+        ] {
+            let found = of(&format!(
+                "<head>{stray}<link rel=feed href=/feed.xml><meta content='don't'></head>"
+            ));
+            assert_eq!(strings(&found.feeds), ["https://example.com/feed.xml"], "{stray}");
+        }
     }
 
     /// As `WordPress`, `MediaWiki`, Hugo, jekyll-feed and others write them.

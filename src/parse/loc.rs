@@ -302,12 +302,14 @@ const AROUND: [(&str, &str); 7] = [
     ("\u{ab}", "\u{bb}"),
 ];
 
-/// The absolute URL that stands in brackets or the like.
+/// The absolute URL that stands in brackets or the like, or before the end of a CDATA
+/// section that has no beginning.
 fn unwrap(text: &str) -> &str {
     let inner = |(open, close): &(&str, &str)| {
         Some(trim(text.strip_prefix(open)?.strip_suffix(close)?)).filter(|inner| is_web(inner))
     };
-    AROUND.iter().find_map(inner).unwrap_or(text)
+    let cut = || text.strip_suffix("]]>").map(trim).filter(|url| is_web(url));
+    AROUND.iter().find_map(inner).or_else(cut).unwrap_or(text)
 }
 
 /// Takes off what a URL stands in, such as quotes, and joins one that was broken over
@@ -379,6 +381,7 @@ mod tests {
             ("https://e.com/?u=https://e.com/b", "https://e.com/?u=https://e.com/b", &[]),
             ("https://e.com/a http: b", "https://e.com/a http: b", &[]),
             ("<![CDATA[ https://e.com/a ]]>", "https://e.com/a", &[]),
+            ("https://e.com/a ]]>", "https://e.com/a", &[]),
             ("<https://e.com/a>", "https://e.com/a", &[]),
             ("(https://e.com/a_(b))", "https://e.com/a_(b)", &[]),
             ("“https://e.com/a”", "https://e.com/a", &[]),

@@ -7,8 +7,10 @@
 
 mod differences;
 mod rules;
+mod usage;
 
 use std::collections::HashSet;
+use std::ops::Range;
 use std::time::Duration;
 
 use url::Url;
@@ -19,6 +21,8 @@ use crate::model::product_token;
 pub use differences::{Difference, Subject};
 pub use rules::Rules;
 use rules::{Rule, Verdict};
+use usage::Preference;
+pub use usage::{Preferences, Usage};
 
 /// Bytes of robots.txt that are read (RFC 9309 section 2.5 asks for at least
 /// 500 KiB); what follows is not.
@@ -46,22 +50,42 @@ struct Group {
     /// Product tokens in lower case, `*` among them.
     agents: Vec<String>,
     rules: Vec<Rule>,
-    delay: Option<Duration>,
-    content_signal: Option<String>,
-    content_usage: Option<String>,
+    delays: Vec<Delay>,
+    content_signal: Vec<Preference>,
+    content_usage: Vec<Preference>,
     /// Only of the file.
     license: Option<String>,
 }
 
-/// What a robots.txt says about the use of content.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Usage {
-    /// `Content-Signal` of the group, else of the file.
-    pub content_signal: Option<String>,
-    /// `Content-Usage` of the group, else of the file.
-    pub content_usage: Option<String>,
-    /// `License` of the file, which is for everybody, wherever it stands.
-    pub license: Option<String>,
+/// A `Crawl-delay` of some of the agents of a group.
+#[derive(Debug, Clone, PartialEq)]
+struct Delay {
+    /// Those that were named since the one before.
+    agents: Range<usize>,
+    /// None where the line made no sense.
+    value: Option<Duration>,
+}
+
+impl Group {
+    /// Each delay, with its agents.
+    fn delays(&self) -> impl Iterator<Item = (&[String], Duration)> {
+        self.delays
+            .iter()
+            .filter_map(|delay| Some((self.agents.get(delay.agents.clone())?, delay.value?)))
+    }
+
+    /// A delay is of the agents that were named since the one before; where there are
+    /// none, it is that one said anew.
+    fn take_delay(&mut self, value: Option<Duration>) {
+        let end = self.agents.len();
+        match self.delays.last_mut() {
+            Some(last) if last.agents.end == end => last.value = value.or(last.value),
+            last => {
+                let agents = last.map_or(0, |last| last.agents.end)..end;
+                self.delays.push(Delay { agents, value });
+            }
+        }
+    }
 }
 
 /// Where things stand in a robots.txt: bytes from the start of its text.
@@ -159,17 +183,22 @@ impl Robots {
 
     /// `Crawl-delay` for `agent`, at most a day. Not in RFC 9309.
     pub fn crawl_delay(&self, agent: &str) -> Option<Duration> {
-        self.groups_for(agent).find_map(|group| group.delay)
+        let name = self.name_for(agent);
+        let mut delays = self.groups.iter().flat_map(Group::delays);
+        delays.find(|(agents, _)| agents.contains(&name)).map(|(_, delay)| delay)
     }
 
     /// `Content-Signal` and `Content-Usage` for `agent`, and the `License` of the file.
     pub fn usage(&self, agent: &str) -> Usage {
-        let of = |field: fn(&Group) -> Option<&String>| {
-            self.groups_for(agent).find_map(field).or_else(|| field(&self.file)).cloned()
+        let of = |field: fn(&Group) -> &Vec<Preference>| {
+            // Of lines of one group that are for the same the last one counts.
+            let own = self.groups_for(agent).flat_map(|group| field(group).iter().rev());
+            let own = Preferences::new(own);
+            if own.is_empty() { Preferences::new(field(&self.file).iter().rev()) } else { own }
         };
         Usage {
-            content_signal: of(|g| g.content_signal.as_ref()),
-            content_usage: of(|g| g.content_usage.as_ref()),
+            content_signal: of(|group| &group.content_signal),
+            content_usage: of(|group| &group.content_usage),
             license: self.file.license.clone(),
         }
     }
@@ -202,11 +231,16 @@ impl Robots {
 
     /// The groups that bind `agent`: all that name it, else all for `*`.
     fn groups_for(&self, agent: &str) -> impl Iterator<Item = &Group> {
+        let name = self.name_for(agent);
+        self.groups.iter().filter(move |group| group.agents.contains(&name))
+    }
+
+    /// The name by which groups bind `agent`: its own, or `*`.
+    fn name_for(&self, agent: &str) -> String {
         let token = token_of(agent);
-        let binds = |group: &Group, agent: &str| group.agents.iter().any(|a| a == agent);
-        let named = !token.is_empty() && self.groups.iter().any(|group| binds(group, &token));
-        let token = if named { token } else { "*".to_owned() };
-        self.groups.iter().filter(move |group| binds(group, &token))
+        let is_named =
+            !token.is_empty() && self.groups.iter().any(|group| group.agents.contains(&token));
+        if is_named { token } else { "*".to_owned() }
     }
 }
 
@@ -256,10 +290,10 @@ fn key_value(line: &str) -> Option<(Key, &str)> {
     let (word, value) = match line.split_once(':') {
         // `Sitemap http://…`: the colon is the URL's.
         Some((word, _)) if word.contains([' ', '\t', '\u{a0}']) && Key::of(word).is_none() => {
-            spaced_sitemap(line)?
+            spaced(line)?
         }
         Some((word, value)) => (word, value),
-        None => spaced_sitemap(line)?,
+        None => spaced(line)?,
     };
     let word = loc::trim(word);
     let wordlike = |c: char| c.is_ascii_alphabetic() || matches!(c, '-' | '_' | ' ');
@@ -269,12 +303,19 @@ fn key_value(line: &str) -> Option<(Key, &str)> {
     Some((Key::of(word)?, loc::trim(value)))
 }
 
-/// `Sitemap` and its value without a colon between them.
-fn spaced_sitemap(line: &str) -> Option<(&str, &str)> {
+/// A key and its value without a colon between them. But for a sitemap they are all of
+/// the line, as Google has it, and what is said must make sense.
+fn spaced(line: &str) -> Option<(&str, &str)> {
     let (word, value) = line.split_once(char::is_whitespace)?;
     let value = loc::trim(value);
-    let good =
-        Key::of(word) == Some(Key::Sitemap) && (loc::is_web(value) || value.starts_with('/'));
+    let one = !value.contains(char::is_whitespace);
+    let good = match Key::of(word)? {
+        Key::Sitemap => loc::is_web(value) || value.starts_with('/'),
+        Key::Allow | Key::Disallow => one && value.starts_with(['/', '*']),
+        Key::UserAgent => one,
+        Key::CrawlDelay => one && delay(value).is_some(),
+        Key::ContentSignal | Key::ContentUsage | Key::License => false,
+    };
     good.then_some((word, value))
 }
 
@@ -330,7 +371,8 @@ struct Reading {
     /// The sitemaps so far, to be asked: a file may name tens of thousands.
     named: HashSet<String>,
     group: Option<Group>,
-    /// Did the open group have a line that ends its list of agents?
+    /// Did the open group have a rule? Nothing else ends its list of agents (RFC 9309
+    /// section 2.2.4).
     has_rules: bool,
     /// Was there any `User-agent` yet?
     has_agents: bool,
@@ -382,7 +424,8 @@ impl Reading {
     /// The value of a `Sitemap` line. Several URLs in one line are several; what
     /// else follows the first is a remark.
     fn sitemap(&mut self, value: &str, at: usize) {
-        for (index, word) in value.split_whitespace().enumerate() {
+        let words = value.split_whitespace().enumerate();
+        for (index, word) in words.flat_map(|(i, word)| joined(word).map(move |url| (i, url))) {
             let url = word.trim_matches(['"', '\'', '<', '>', ',', ';']);
             // A page that shows the file puts tags behind it.
             let url = url.split('<').next().unwrap_or_default();
@@ -399,22 +442,20 @@ impl Reading {
     fn member(&mut self, key: Key, value: &str) {
         let grouped = self.group.is_some();
         let group = self.group.as_mut().unwrap_or(&mut self.robots.file);
-        let text = || (!value.is_empty()).then(|| value.to_owned());
         match key {
             Key::Allow => group.rules.extend(Rule::new(Verdict::Allow, value)),
             Key::Disallow => group.rules.extend(Rule::new(Verdict::Disallow, value)),
-            Key::CrawlDelay => group.delay = delay(value).or(group.delay),
-            Key::ContentSignal => group.content_signal = text(),
-            Key::ContentUsage => group.content_usage = text(),
-            // RSL has it that the line is of the file; other lines end no group
-            // (RFC 9309 section 2.2.4).
+            Key::CrawlDelay => group.take_delay(delay(value)),
+            Key::ContentSignal => group.content_signal.extend(Preference::new(value)),
+            Key::ContentUsage => group.content_usage.extend(Preference::new(value)),
+            // RSL has it that the line is of the file.
             Key::License => {
                 let license = &mut self.robots.file.license;
-                *license = license.take().or_else(text);
+                *license = license.take().or_else(|| (!value.is_empty()).then(|| value.to_owned()));
             }
             Key::UserAgent | Key::Sitemap => {}
         }
-        self.has_rules |= grouped && matches!(key, Key::Allow | Key::Disallow | Key::CrawlDelay);
+        self.has_rules |= grouped && matches!(key, Key::Allow | Key::Disallow);
     }
 
     fn close(&mut self) {
@@ -426,6 +467,22 @@ impl Reading {
         self.close();
         (self.robots, self.places)
     }
+}
+
+/// The URLs of a word, with or without a comma between them.
+fn joined(word: &str) -> impl Iterator<Item = &str> {
+    let begins = |text: &str| {
+        let scheme = text.split_once("://").map_or("", |(scheme, _)| scheme);
+        scheme.eq_ignore_ascii_case("http") || scheme.eq_ignore_ascii_case("https")
+    };
+    let mut rest = Some(word);
+    std::iter::from_fn(move || {
+        let all = rest?;
+        let mut marks = all.match_indices([',', ';']);
+        let end = marks.find(|(at, _)| begins(all.get(at + 1..).unwrap_or_default()));
+        rest = end.and_then(|(at, _)| all.get(at + 1..));
+        all.get(..end.map_or(all.len(), |(at, _)| at))
+    })
 }
 
 fn delay(value: &str) -> Option<Duration> {

@@ -148,18 +148,35 @@ impl<'a, 's> Router<'a, 's> {
             }
             _ => Self::Sitemap(Box::new(SitemapReader::new(ctx, sink))),
         };
-        self.start(tag, depth, cx)
+        self.show(tag, depth, cx)
     }
-}
 
-impl Visitor for Router<'_, '_> {
-    fn start(&mut self, tag: &Tag<'_>, depth: usize, cx: &mut Cx<'_>) -> Next {
+    fn show(&mut self, tag: &Tag<'_>, depth: usize, cx: &mut Cx<'_>) -> Next {
         match self {
             Self::Sitemap(reader) => reader.start(tag, depth, cx),
             Self::Feed(reader) => reader.start(tag, depth, cx),
             Self::Open { .. } => self.choose(tag, depth, cx),
             Self::Refused => Next::Stop,
         }
+    }
+
+    /// Is this the root of a document, and not of a part of one that lacks its root?
+    fn is_whole(&self, tag: &Tag<'_>) -> bool {
+        match self {
+            Self::Sitemap(_) => matches!(tag.local, "urlset" | "sitemapindex"),
+            Self::Feed(_) => matches!(tag.local, "rss" | "rdf" | "feed"),
+            Self::Open { .. } | Self::Refused => false,
+        }
+    }
+}
+
+impl Visitor for Router<'_, '_> {
+    fn start(&mut self, tag: &Tag<'_>, depth: usize, cx: &mut Cx<'_>) -> Next {
+        if depth == 1 && self.is_whole(tag) {
+            // Two documents were joined.
+            cx.note(IssueCode::TrailingContent, tag.local);
+        }
+        self.show(tag, depth, cx)
     }
 
     fn text(&mut self, text: &str, cx: &mut Cx<'_>) {

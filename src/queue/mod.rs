@@ -104,9 +104,9 @@ pub struct Leased {
     pub expires_at: Timestamp,
     /// Time until then.
     pub expires_in: Duration,
-    /// `Content-Signal` of the host's robots.txt, verbatim.
+    /// `Content-Signal` of the host's robots.txt for this URL, verbatim.
     pub content_signal: Option<Arc<str>>,
-    /// `Content-Usage` of the host's robots.txt, verbatim.
+    /// `Content-Usage` of the host's robots.txt for this URL, verbatim.
     pub content_usage: Option<Arc<str>>,
     /// `License` of the host's robots.txt, verbatim.
     pub license: Option<Arc<str>>,

@@ -71,9 +71,10 @@ impl Poll<'_> {
                 }
                 continue;
             };
-            // A date that goes back shows a change too: the newest entry has gone.
+            // A date that goes back shows a change too: the newest entry has gone. One that
+            // may have moved is worth a poll.
             let moved = match (before.lastmod, child.lastmod) {
-                (Some(old), Some(new)) => new.is_newer_than(old) || new.is_older_than(old),
+                (Some(old), Some(new)) => new.may_be_newer_than(old) || old.may_be_newer_than(new),
                 (None, Some(_)) => true,
                 (_, None) => false,
             };

@@ -121,9 +121,9 @@ impl Common {
     }
 
     /// What robots.txt says beside its rules.
-    fn said(&self, line: impl Fn(&HostRules) -> Option<&Arc<str>>) -> Option<Arc<str>> {
+    fn said<'r>(&'r self, line: impl Fn(&'r HostRules) -> Option<&'r str>) -> Option<Arc<str>> {
         match &self.robots {
-            Verdict::Known(rules) => line(rules).cloned(),
+            Verdict::Known(rules) => line(rules).map(Arc::from),
             Verdict::Unasked | Verdict::Unknown => None,
         }
     }
@@ -311,9 +311,9 @@ fn leased(
         attempt,
         expires_at: timestamp(expires_at),
         expires_in: Duration::from_millis(left),
-        content_signal: common.said(|rules| rules.content_signal.as_ref()),
-        content_usage: common.said(|rules| rules.content_usage.as_ref()),
-        license: common.said(|rules| rules.license.as_ref()),
+        content_signal: common.said(|rules| rules.content_signal.of(&row.path)),
+        content_usage: common.said(|rules| rules.content_usage.of(&row.path)),
+        license: common.said(|rules| rules.license.as_deref()),
     }
 }
 

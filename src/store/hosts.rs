@@ -17,7 +17,7 @@ use super::{StoreError, engine};
 use crate::bounded::Bounded;
 use crate::by_id::{ById, IdHasher, IdSet};
 use crate::model::{HostId, SiteId, UrlId};
-use crate::parse::robots::{Robots, Rules};
+use crate::parse::robots::{Preferences, Robots, Rules};
 
 /// Partitions that hosts are dealt to, for when one machine is not enough.
 const PARTITIONS: u64 = 256;
@@ -107,8 +107,8 @@ pub(super) fn read_ruling(
         agent: agent.to_owned(),
         unreachable,
         rules: robots.rules_for(agent),
-        content_signal: usage.content_signal.map(Arc::from),
-        content_usage: usage.content_usage.map(Arc::from),
+        content_signal: usage.content_signal,
+        content_usage: usage.content_usage,
         license: usage.license.map(Arc::from),
     });
     Ok(Some((Ruling { rules, until: judges_until(status, expires_at) }, body.len())))
@@ -205,8 +205,8 @@ pub(super) struct HostRules {
     agent: String,
     unreachable: bool,
     rules: Rules,
-    pub(super) content_signal: Option<Arc<str>>,
-    pub(super) content_usage: Option<Arc<str>>,
+    pub(super) content_signal: Preferences,
+    pub(super) content_usage: Preferences,
     pub(super) license: Option<Arc<str>>,
 }
 
@@ -221,15 +221,19 @@ impl HostRules {
         self.unreachable
     }
 
-    /// Octets that are looked at to judge a path of so many.
+    /// Octets that are looked at to judge a path of so many, and for what is said of it.
     pub(super) fn work(&self, path: usize) -> usize {
-        if self.unreachable { 0 } else { self.rules.work(path) }
+        if self.unreachable {
+            return 0;
+        }
+        let said = self.content_signal.work(path) + self.content_usage.work(path);
+        self.rules.work(path).saturating_add(said)
     }
 
     /// Memory that they take, about.
     fn bytes(&self) -> usize {
-        let said = [&self.content_signal, &self.content_usage, &self.license];
-        self.rules.bytes() + said.into_iter().flatten().map(|text| text.len()).sum::<usize>()
+        let license = self.license.as_ref().map_or(0, |text| text.len());
+        self.rules.bytes() + self.content_signal.bytes() + self.content_usage.bytes() + license
     }
 }
 

@@ -1,8 +1,9 @@
 //! The bytes of a JSON document with what no reader of JSON takes mended.
 //!
-//! Half of a surrogate pair (a text cut by somebody who counts in UTF-16) and a
-//! control character that was not escaped cost one character, not all that
-//! comes behind. Each is replaced by as many bytes, so places hold.
+//! Half of a surrogate pair (a text cut by somebody who counts in UTF-16), a
+//! control character that was not escaped, an escape that JSON has not (`\'`) and
+//! a comma behind the last value cost one character, not all that comes behind.
+//! Each is replaced by as many bytes, so places hold.
 
 use std::io::{self, Read};
 
@@ -13,10 +14,21 @@ use crate::parse::issue::{IssueCode, Issues};
 const BLOCK: usize = 8 * 1024;
 /// Bytes of two escapes, `\ud83d\ude00`.
 const PAIR: usize = 12;
+/// Bytes behind a comma in which the end of its list or object is looked for.
+const AHEAD: usize = 1024;
 
 /// What was mended of a document.
 #[derive(Debug, Default)]
 pub(super) struct Defects {
+    /// Characters that no text may have.
+    characters: Defect,
+    /// Commas and escapes that are none of JSON.
+    syntax: Defect,
+}
+
+/// How often a defect occurs, and the first place and text of it.
+#[derive(Debug, Default)]
+struct Defect {
     count: u64,
     first: Spot,
     sample: String,
@@ -25,10 +37,24 @@ pub(super) struct Defects {
 impl Defects {
     /// Enters them, if there are any.
     pub(super) fn report(&self, issues: &mut Issues) {
-        if self.count > 0 {
-            let Spot { line, offset } = self.first;
-            issues.push(IssueCode::IllegalCharacter, self.count, line, offset, &self.sample);
+        let all = [
+            (IssueCode::IllegalCharacter, &self.characters),
+            (IssueCode::ParsingError, &self.syntax),
+        ];
+        for (code, defect) in all.into_iter().filter(|(_, defect)| defect.count > 0) {
+            let Spot { line, offset } = defect.first;
+            issues.push(code, defect.count, line, offset, &defect.sample);
         }
+    }
+}
+
+impl Defect {
+    fn note(&mut self, spot: Spot, sample: &str) {
+        if self.count == 0 {
+            self.first = spot;
+            sample.clone_into(&mut self.sample);
+        }
+        self.count += 1;
     }
 }
 
@@ -75,29 +101,35 @@ impl<'d, R: Read> Mended<'d, R> {
         Ok(())
     }
 
-    /// The escape at hand: how many bytes of it need no further look.
+    /// The escape at hand: how many bytes of it need no further look, none if it is no
+    /// escape.
     fn escape(&mut self) -> io::Result<usize> {
         self.hold(PAIR)?;
         let ahead = self.held.get_mut(self.given..).unwrap_or_default();
+        if let Some(escaped) = ahead.get(1)
+            && !br#""\/bfnrtu"#.contains(escaped)
+        {
+            return Ok(0);
+        }
         Ok(match (unit(ahead, 0), unit(ahead, PAIR / 2)) {
             (Some(0xd800..=0xdbff), Some(0xdc00..=0xdfff)) => PAIR,
             (Some(0xd800..=0xdfff), _) => {
                 let (escape, _) = ahead.split_at_mut(PAIR / 2);
                 let sample = String::from_utf8_lossy(escape).into_owned();
                 escape.copy_from_slice(b"\\ufffd");
-                self.note(&sample);
+                self.defects.characters.note(self.progress.spot(), &sample);
                 PAIR / 2
             }
             _ => 2,
         })
     }
 
-    fn note(&mut self, sample: &str) {
-        if self.defects.count == 0 {
-            self.defects.first = self.progress.spot();
-            sample.clone_into(&mut self.defects.sample);
-        }
-        self.defects.count += 1;
+    /// Does the list or object of the comma at hand end behind it?
+    fn is_last_comma(&mut self) -> io::Result<bool> {
+        self.hold(AHEAD)?;
+        let ahead = self.held.get(self.given + 1..).unwrap_or_default();
+        let next = ahead.iter().take(AHEAD).find(|b| !b.is_ascii_whitespace());
+        Ok(matches!(next, Some(b'}' | b']')))
     }
 }
 
@@ -113,9 +145,17 @@ impl<R: Read> Read for Mended<'_, R> {
         } else if byte == b'"' {
             self.in_string = !self.in_string;
         } else if self.in_string && byte == b'\\' {
-            self.settled = self.escape()? - 1;
+            if let Some(rest) = self.escape()?.checked_sub(1) {
+                self.settled = rest;
+            } else {
+                self.defects.syntax.note(self.progress.spot(), "\\");
+                *slot = b' ';
+            }
         } else if self.in_string && byte < b' ' {
-            self.note("");
+            self.defects.characters.note(self.progress.spot(), "");
+            *slot = b' ';
+        } else if !self.in_string && byte == b',' && self.is_last_comma()? {
+            self.defects.syntax.note(self.progress.spot(), ",");
             *slot = b' ';
         }
         self.given += 1;
@@ -148,8 +188,13 @@ mod tests {
     }
 
     #[test]
-    fn half_a_pair_and_a_raw_control_character_are_mended_and_nothing_else() {
+    fn what_json_does_not_allow_is_mended_where_it_is_known_what_was_meant() {
         let table = [
+            (r#""it\'s \é \n""#, r#""it 's  é \n""#, 2),
+            ("\"a\\\nb\"", "\"a  b\"", 2),
+            (r#"{"a":[1,2,],"b":"x,]", }"#, r#"{"a":[1,2 ],"b":"x,]"  }"#, 2),
+            ("[1, \n\t]", "[1  \n\t]", 1),
+            ("[1,,2]", "[1,,2]", 0),
             (r#""cut \ud83d""#, r#""cut \ufffd""#, 1),
             (r#""\uDE00 cut""#, r#""\ufffd cut""#, 1),
             (r#""\ud83d\ud83d\ude00""#, r#""\ufffd\ud83d\ude00""#, 1),
@@ -169,7 +214,8 @@ mod tests {
                 let pieces = Pieces(text.as_bytes(), piece);
                 let mut mended = Mended::new(pieces, progress.clone(), &mut defects);
                 mended.read_to_string(&mut out).expect("text");
-                assert_eq!((out.as_str(), defects.count), (want, count), "{text} by {piece}");
+                let found = defects.characters.count + defects.syntax.count;
+                assert_eq!((out.as_str(), found), (want, count), "{text} by {piece}");
                 let lines = text.matches('\n').count() as u64 + 1;
                 let end = Spot { line: lines, offset: text.len() as u64 };
                 assert_eq!(progress.spot(), end, "{text}");

@@ -103,3 +103,17 @@ fn a_text_that_was_cut_in_a_pair_costs_no_item() {
         );
     }
 }
+
+#[test]
+fn an_escape_or_a_comma_that_json_has_not_loses_nothing_that_follows() {
+    let document = "{\"version\": \"1\", \"title\": \"it\\'s mine\", \"items\": [\n\
+        {\"id\": \"1\", \"url\": \"https://e.com/1\",},\n{\"url\": \"https://e.com/2\"},\n]}";
+    let base = Url::parse("https://example.com/feed.json").expect("a URL");
+    let ctx = Context { base: &base, content_type: None, limits: Limits::default() };
+    let report = parse(&mut document.as_bytes(), &ctx, &mut |_| ControlFlow::Continue(()));
+    assert!(report.complete && report.entries_total == 2, "{report:?}");
+    let found: Vec<_> =
+        report.issues.iter().map(|issue| (issue.code.as_str(), issue.count)).collect();
+    assert_eq!(found, [("parsing-error", 3)]);
+    assert_eq!(report.issues[0].offset, document.find('\\').expect("there") as u64);
+}

@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::{Group, Robots};
+use super::{Group, Preference, Robots};
 
 /// Bytes of a text that is told.
 const MAX_TEXT: usize = 500;
@@ -55,19 +55,16 @@ impl Subject {
         }
     }
 
+    /// What is said of it to all agents of a group.
     fn of(self, group: &Group) -> Vec<String> {
-        let field = |key: &str, value: &Option<String>| {
-            value.iter().map(|value| format!("{key}: {value}")).collect()
+        let all = |key: &str, lines: &[Preference]| {
+            lines.iter().map(|line| format!("{key}: {}", line.line())).collect()
         };
         match self {
-            Self::Rules => {
-                let delay =
-                    group.delay.map(|delay| format!("Crawl-delay: {}", delay.as_secs_f64()));
-                group.rules.iter().map(ToString::to_string).chain(delay).collect()
-            }
-            Self::License => field("License", &group.license),
-            Self::ContentSignal => field("Content-Signal", &group.content_signal),
-            Self::ContentUsage => field("Content-Usage", &group.content_usage),
+            Self::Rules => group.rules.iter().map(ToString::to_string).collect(),
+            Self::License => group.license.iter().map(|text| format!("License: {text}")).collect(),
+            Self::ContentSignal => all("Content-Signal", &group.content_signal),
+            Self::ContentUsage => all("Content-Usage", &group.content_usage),
         }
     }
 }
@@ -91,13 +88,12 @@ impl Robots {
         // Rules outside of any group bind nobody.
         let outside = (subject != Subject::Rules).then_some(&self.file);
         for group in outside.into_iter().chain(&self.groups) {
-            let mut agents = group.agents.clone();
-            agents.sort_unstable();
-            agents.dedup();
-            let agents = agents.join(", ");
-            let (hash, shown) = (xxh3_64(agents.as_bytes()), cut(&agents, MAX_PART));
-            let texts = subject.of(group).into_iter();
-            all.extend(texts.map(|text| Statement { agents: hash, shown: shown.clone(), text }));
+            Statement::add(&mut all, &group.agents, subject.of(group));
+            let delays = group.delays().filter(|_| subject == Subject::Rules);
+            for (agents, delay) in delays {
+                let text = format!("Crawl-delay: {}", delay.as_secs_f64());
+                Statement::add(&mut all, agents, vec![text]);
+            }
         }
         all
     }
@@ -109,6 +105,18 @@ struct Statement {
     agents: u64,
     shown: String,
     text: String,
+}
+
+impl Statement {
+    fn add(all: &mut Vec<Self>, agents: &[String], texts: Vec<String>) {
+        let mut agents = agents.to_vec();
+        agents.sort_unstable();
+        agents.dedup();
+        let agents = agents.join(", ");
+        let (hash, shown) = (xxh3_64(agents.as_bytes()), cut(&agents, MAX_PART));
+        let texts = texts.into_iter();
+        all.extend(texts.map(|text| Self { agents: hash, shown: shown.clone(), text }));
+    }
 }
 
 /// The statements that only the first reading has.

@@ -69,7 +69,13 @@ impl Rule {
         Some(Self { verdict, length, pieces, anchored })
     }
 
-    fn matches(&self, path: &str) -> bool {
+    /// Octets of the pattern.
+    pub(super) fn length(&self) -> usize {
+        self.length
+    }
+
+    /// Does it match a path that is [`spelled`] as it is?
+    pub(super) fn matches(&self, path: &str) -> bool {
         self.walk(path, &mut |text, piece| memmem::find(text.as_bytes(), piece.as_bytes()))
     }
 
@@ -114,15 +120,10 @@ impl Rules {
         if self.rules.is_empty() {
             return true;
         }
-        let fragment = memchr::memchr(b'#', path_and_query.as_bytes());
-        let path = fragment.map_or(path_and_query, |at| &path_and_query[..at]);
-        if path == "/robots.txt" {
+        if without_fragment(path_and_query) == "/robots.txt" {
             return true;
         }
-        let mut path = normal(path);
-        if !path.starts_with('/') {
-            path.to_mut().insert(0, '/');
-        }
+        let path = spelled(path_and_query);
         let strongest = self.rules.iter().find(|rule| rule.matches(&path));
         strongest.is_none_or(|rule| rule.verdict == Verdict::Allow)
     }
@@ -154,6 +155,19 @@ impl Rules {
     pub fn is_empty(&self) -> bool {
         self.rules.is_empty()
     }
+}
+
+fn without_fragment(path: &str) -> &str {
+    memchr::memchr(b'#', path.as_bytes()).map_or(path, |at| &path[..at])
+}
+
+/// A path (with its query) as rules are matched against it.
+pub(super) fn spelled(path_and_query: &str) -> Cow<'_, str> {
+    let mut path = normal(without_fragment(path_and_query));
+    if !path.starts_with('/') {
+        path.to_mut().insert(0, '/');
+    }
+    path
 }
 
 /// One spelling for what RFC 3986 holds to be the same: escapes of unreserved

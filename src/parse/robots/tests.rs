@@ -80,6 +80,10 @@ fn a_line_with_several_urls_names_them_all_and_a_remark_names_none() {
             "Sitemap: https://e.com/1.xml, https://e.com/2.xml",
             &["https://e.com/1.xml", "https://e.com/2.xml"],
         ),
+        (
+            "Sitemap: https://e.com/1.xml,HTTPS://e.com/2.xml;http://e.com/a,b.xml",
+            &["https://e.com/1.xml", "HTTPS://e.com/2.xml", "http://e.com/a,b.xml"],
+        ),
         ("Sitemap: https://e.com/1.xml (the main one)", &["https://e.com/1.xml"]),
         ("Sitemap: <https://e.com/1.xml>", &["https://e.com/1.xml"]),
         ("Sitemap: \"/s.xml\"", &["/s.xml"]),
@@ -116,7 +120,7 @@ fn groups_are_told_apart_as_the_standard_says() {
         ("User-agent: *\nDisallow: /\nUser-agent: a\nAllow: /\n", "a", "/x", true),
         // What is no rule does not end a group, nor begin one.
         ("User-agent: a\nHost: e.com\nUser-agent: b\nDisallow: /\n", "a", "/x", false),
-        ("User-agent: a\nCrawl-delay: 1\nUser-agent: b\nDisallow: /\n", "a", "/x", true),
+        ("User-agent: a\nCrawl-delay: 1\nUser-agent: b\nDisallow: /\n", "a", "/x", false),
         // A name is its product token: version and comment do not count.
         ("User-agent: SiteMapD/2.0 (+x)\nDisallow: /\n", "sitemapd/0.1 (+y)", "/x", false),
         ("User-agent: sitemap\nDisallow: /\n", "sitemapd", "/x", true),
@@ -205,17 +209,65 @@ fn crawl_delay_is_per_group_bounded_and_never_nonsense() {
 }
 
 #[test]
+fn a_crawl_delay_is_of_the_agents_that_were_named_since_the_one_before() {
+    let robots = Robots::parse(
+        b"User-agent: a\nUser-agent: b\nCrawl-delay: 1\n\nUser-agent: c\nCrawl-delay: x\n\n\
+          User-agent: d\nCrawl-delay: 2\nCrawl-delay: 3\n\nUser-agent: *\nDisallow: /x\n\
+          Crawl-delay: 4\n",
+    );
+    for (agent, seconds) in
+        [("a", Some(1)), ("b", Some(1)), ("c", None), ("d", Some(3)), ("e", Some(4))]
+    {
+        let delay = robots.crawl_delay(agent).map(|delay| delay.as_secs());
+        assert_eq!(delay, seconds, "{agent}");
+        assert!(!robots.allows(agent, "/x"), "{agent}");
+    }
+}
+
+#[test]
+fn a_blank_stands_for_a_colon_in_a_line_of_two_words_that_makes_sense() {
+    let table = [
+        ("User-agent *\nDisallow /x\n", false),
+        ("User-agent: *\nDisallow\t*x:1\nAllow /x:2\n", true),
+        ("User-agent: *\nDisallow\t*x\n", false),
+        ("User-agent: *\nDisallow /x or not\n", true),
+        ("User-agent: *\nDisallow x\n", true),
+        ("User-agent for all\nDisallow /x\n", true),
+    ];
+    for (text, is_allowed) in table {
+        assert_eq!(Robots::parse(text.as_bytes()).allows("a", "/x"), is_allowed, "{text}");
+    }
+    let robots = Robots::parse(b"User-agent a\nCrawl-delay 3\n");
+    assert_eq!(robots.crawl_delay("a"), Some(Duration::from_secs(3)));
+}
+
+#[test]
 fn signals_are_kept_per_group_and_for_the_file() {
     let robots = Robots::parse(
         b"License: https://e.com/license.xml\nUser-agent: *\nContent-Signal: search=yes, ai-train=no\n\
           Content-Usage: ai=n\nAllow: /\nUser-agent: a\nDisallow: /p\n",
     );
     let usage = robots.usage("other");
-    assert_eq!(usage.content_signal.as_deref(), Some("search=yes, ai-train=no"));
-    assert_eq!(usage.content_usage.as_deref(), Some("ai=n"));
+    assert_eq!(usage.content_signal.of("/"), Some("search=yes, ai-train=no"));
+    assert_eq!(usage.content_usage.of("/"), Some("ai=n"));
     assert_eq!(usage.license.as_deref(), Some("https://e.com/license.xml"));
-    assert_eq!(robots.usage("a").content_signal, None);
+    assert_eq!(robots.usage("a").content_signal.of("/"), None);
     assert_eq!(robots.usage("a").license.as_deref(), Some("https://e.com/license.xml"));
+}
+
+#[test]
+fn a_preference_for_some_paths_replaces_none_for_the_others() {
+    let robots = Robots::parse(
+        b"Content-Usage: search=n\nUser-agent: *\nContent-Usage: train-ai=n\n\
+          Content-Usage: /free/ train-ai=y\nAllow: /\n\nUser-agent: *\n\
+          Content-Usage: /free/x train-ai=n\nDisallow: /p\n\nUser-agent: b\nAllow: /\n",
+    );
+    let said = robots.usage("a").content_usage;
+    for (path, want) in [("/", "train-ai=n"), ("/free/1", "train-ai=y"), ("/free/x1", "train-ai=n")]
+    {
+        assert_eq!(said.of(path), Some(want), "{path}");
+    }
+    assert_eq!(robots.usage("b").content_usage.of("/free/1"), Some("search=n"));
 }
 
 #[test]
@@ -234,8 +286,13 @@ fn a_license_is_of_the_file_wherever_it_stands_and_the_first_one_counts() {
 
 #[test]
 fn what_is_no_rule_ends_no_group() {
-    for line in ["License: /l", "Content-Signal: ai-train=no", "Content-Usage: ai=n", "Host: e.com"]
-    {
+    for line in [
+        "License: /l",
+        "Content-Signal: ai-train=no",
+        "Content-Usage: ai=n",
+        "Host: e.com",
+        "Crawl-delay: 1",
+    ] {
         let file = format!("User-agent: a\n{line}\nUser-agent: b\nDisallow: /\n");
         let robots = Robots::parse(file.as_bytes());
         assert!(!robots.allows("a", "/x") && !robots.allows("b", "/x"), "{line}");

@@ -46,6 +46,16 @@ impl List {
             _ => Self::Skip,
         }
     }
+
+    /// The namespace of its elements.
+    fn ns(self) -> Option<Ns> {
+        match self {
+            Self::Images => Some(Ns::Image),
+            Self::Videos => Some(Ns::Video),
+            Self::News => Some(Ns::News),
+            Self::Skip => None,
+        }
+    }
 }
 
 /// Is this a link to another version of the page?
@@ -61,14 +71,23 @@ struct Item {
     empty: bool,
 }
 
+/// The innermost element inside an item that has a meaning.
+#[derive(Debug)]
+struct Leaf {
+    name: String,
+    depth: usize,
+    /// It has the namespace of its item, and foreign elements in it are markup of its text.
+    is_text: bool,
+}
+
 /// What the extensions of the open entry said so far.
 #[derive(Debug, Default)]
 pub(super) struct Extension {
     found: Extensions,
     open: Option<Item>,
     fields: Fields,
-    /// The innermost element inside an item: name, depth and text.
-    leaf: Option<(String, usize)>,
+    leaf: Option<Leaf>,
+    /// What the leaf says.
     text: String,
     bytes: usize,
     digest: Digest,
@@ -161,6 +180,11 @@ impl Extension {
         if self.is_skipping() {
             return;
         }
+        let is_own = self.open.as_ref().and_then(|item| item.list.ns()) == Some(tag.ns);
+        let is_markup = !is_own && !matches!(tag.ns, Ns::Image | Ns::Video | Ns::News);
+        if is_markup && self.leaf.as_ref().is_some_and(|leaf| leaf.is_text) {
+            return;
+        }
         self.close_leaf();
         for (name, value) in tag.attributes() {
             if !name.starts_with("xmlns") {
@@ -168,7 +192,9 @@ impl Extension {
                 self.add_field(format!("{}@{name}", tag.local), value);
             }
         }
-        self.leaf = Some((tag.local.to_owned(), depth));
+        // That one holds fields, whose prefix may have been forgotten.
+        let is_text = is_own && tag.local != "publication";
+        self.leaf = Some(Leaf { name: tag.local.to_owned(), depth, is_text });
         self.text.clear();
     }
 
@@ -183,7 +209,7 @@ impl Extension {
     }
 
     pub(super) fn end(&mut self, depth: usize, cx: &mut Cx<'_>) {
-        if self.leaf.as_ref().is_some_and(|(_, at)| *at == depth) {
+        if self.leaf.as_ref().is_some_and(|leaf| leaf.depth == depth) {
             self.close_leaf();
         }
         let Some(item) = self.open.take_if(|item| item.depth == depth) else { return };
@@ -211,7 +237,7 @@ impl Extension {
     }
 
     fn close_leaf(&mut self) {
-        if let Some((name, _)) = self.leaf.take() {
+        if let Some(Leaf { name, .. }) = self.leaf.take() {
             let value = loc::trim(&self.text).to_owned();
             if !value.is_empty() {
                 self.add_field(name, value);

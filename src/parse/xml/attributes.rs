@@ -53,7 +53,8 @@ impl<'a> Iterator for Attributes<'a> {
     }
 }
 
-/// Replaces the references in `raw`; unknown and unterminated ones stay.
+/// Replaces the references in `raw`; unknown and unterminated ones stay, and what is a
+/// number of no character is U+FFFD.
 pub(crate) fn unescape(raw: &str) -> Cow<'_, str> {
     /// No reference of the table is longer.
     const LONGEST: usize = 12;
@@ -67,7 +68,16 @@ pub(crate) fn unescape(raw: &str) -> Cow<'_, str> {
         out.push_str(before);
         let inner = from.get(1..).unwrap_or_default();
         let end = inner.bytes().take(LONGEST).position(|b| b == b';');
-        let known = end.and_then(|end| Some((entities::resolve(inner.get(..end)?)?, end)));
+        let known = end.and_then(|end| {
+            let (name, after) = (inner.get(..end)?, inner.get(end + 1..)?);
+            if entities::is_no_character(name) {
+                return Some(
+                    entities::pair(name, after)
+                        .map_or((char::REPLACEMENT_CHARACTER, end), |(c, more)| (c, end + more)),
+                );
+            }
+            Some((entities::resolve(name)?, end))
+        });
         if let Some((c, end)) = known {
             out.push(c);
             rest = inner.get(end + 1..).unwrap_or_default();
@@ -108,6 +118,7 @@ mod tests {
     #[test]
     fn references_are_replaced_once_and_unknown_ones_stay() {
         let table = [
+            ("a&#55357;&#56832;b&#xD800;", "a😀b\u{fffd}"),
             ("a&amp;b", "a&b"),
             ("&amp;amp;", "&amp;"),
             ("?a=1&b=2", "?a=1&b=2"),

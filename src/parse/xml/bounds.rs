@@ -51,10 +51,13 @@ impl CdataEnd {
     /// An end tag in a CDATA section is text, unless another section begins
     /// behind a later start tag (or very much text follows) before a `]]>`.
     ///
-    /// Nothing that tells this stands in the first `known` bytes, behind an end tag
-    /// there; they grow by what is looked at, so that no byte is looked at for it
-    /// twice, however many sections were never closed.
-    pub(super) fn find(inside: &str, element: &str, known: &mut usize, last: bool) -> Self {
+    /// It is none either if an entry begins behind it before the `]]>`, but where the
+    /// element begins in the section, too: that is a sample of markup.
+    ///
+    /// Nothing that tells this stands in what is `known`, behind an end tag there; it
+    /// grows by what is looked at, so that no byte is looked at for it twice, however
+    /// many sections were never closed.
+    pub(super) fn find(inside: &str, element: &str, known: &mut Known, last: bool) -> Self {
         let mut from = 0;
         let end = loop {
             let Some(at) = next_bracket(inside, from, inside.len()) else { return Self::Beyond };
@@ -68,23 +71,62 @@ impl CdataEnd {
             from = at + 1;
         };
         let far = end + MUCH_TEXT;
-        from = (end + 1).max(*known);
+        from = (end + 1).max(known.to);
         while let Some(at) = next_bracket(inside, from, far + 1) {
             let (before, after) = inside.split_at(at);
             if is_cdata_end(before, after) {
-                return Self::Proper(at - 2);
+                let is_sample = || has_start_tag(inside.get(..end).unwrap_or_default(), element);
+                if known.entry.is_none_or(|entry| entry < end) || is_sample() {
+                    return Self::Proper(at - 2);
+                }
+                known.to = at;
+                return Self::Forgotten(end);
             }
             if after.starts_with(CDATA) && before.get(end..).is_some_and(is_in_element) {
-                *known = at;
+                known.to = at;
                 return Self::Forgotten(end);
+            }
+            if begins_entry(after.as_bytes()) {
+                known.entry = Some(at);
             }
             from = at + 1;
         }
-        // The start of a section may be cut at the end of what is here.
-        let whole = inside.len().saturating_sub(if last { 0 } else { CDATA.len() - 1 });
-        *known = (*known).max(whole.min(far + 1));
-        if last || inside.len() > far || *known > far { Self::Forgotten(end) } else { Self::Unsure }
+        // The start of a section or of an entry may be cut at the end of what is here.
+        let whole = inside.len().saturating_sub(if last { 0 } else { CDATA.len() });
+        known.to = known.to.max(whole.min(far + 1));
+        if last || inside.len() > far || known.to > far {
+            Self::Forgotten(end)
+        } else {
+            Self::Unsure
+        }
     }
+}
+
+/// What was seen behind the end tags of sections that were never closed.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Known {
+    /// Bytes that were looked at.
+    pub(super) to: usize,
+    /// Where the last entry in them begins.
+    pub(super) entry: Option<usize>,
+}
+
+/// Does an element of this name begin in some markup?
+fn has_start_tag(markup: &str, element: &str) -> bool {
+    markup.match_indices('<').any(|(at, _)| {
+        let inner = markup.get(at + 1..).unwrap_or_default();
+        inner.get(..NameLen::of(inner.as_bytes()).len) == Some(element)
+    })
+}
+
+/// The elements of sitemaps and feeds that are an entry.
+const ENTRIES: [&[u8]; 4] = [b"url", b"sitemap", b"item", b"entry"];
+
+/// Is this the start tag of an entry?
+pub(super) fn begins_entry(markup: &[u8]) -> bool {
+    let inner = markup.strip_prefix(b"<").unwrap_or_default();
+    let name = inner.get(..NameLen::of(inner).len).unwrap_or_default();
+    ENTRIES.iter().any(|entry| entry.eq_ignore_ascii_case(name))
 }
 
 /// Where the next bracket stands from `from` on and before `to`.
@@ -98,12 +140,41 @@ fn is_cdata_end(before: &str, after: &str) -> bool {
     after.starts_with('>') && before.ends_with("]]")
 }
 
+/// What a comment or an instruction begins and ends with.
+#[derive(Debug)]
+pub(super) struct Marks {
+    pub(super) begin: &'static str,
+    pub(super) end: &'static str,
+    /// Entries in it were taken out on purpose.
+    pub(super) holds_entries: bool,
+}
+
+/// What marks a comment.
+pub(super) const COMMENT: Marks = Marks { begin: "<!--", end: "-->", holds_entries: true };
+/// What marks an instruction.
+pub(super) const INSTRUCTION: Marks = Marks { begin: "<?", end: "?>", holds_entries: false };
+
+impl Marks {
+    /// Does something stand before the first end mark that shows that an earlier one
+    /// was mistyped? Looks no further than that.
+    fn is_mistyped(&self, before: &[u8]) -> bool {
+        if self.holds_entries {
+            return memchr::memmem::find(before, self.begin.as_bytes()).is_some();
+        }
+        memchr::memchr_iter(b'<', before).any(|at| {
+            let here = before.get(at..).unwrap_or_default();
+            here.starts_with(self.begin.as_bytes()) || begins_entry(here)
+        })
+    }
+}
+
 /// Where a comment or an instruction ends: behind its mark, `-->` or `?>`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum MarkEnd {
     /// The mark ends here.
     Proper(usize),
-    /// The mark was forgotten, and this is behind a `>`, or the end of the document.
+    /// The mark was forgotten or mistyped, and this is behind a `>`, or the end of the
+    /// document.
     Forgotten(usize),
     /// More of the document is needed.
     Unsure,
@@ -118,23 +189,28 @@ impl MarkEnd {
     }
 
     /// What ends with a mark may have any length, and hold markup. Where no mark is
-    /// near, the first `>` was meant to be the end if no markup begins before it, or
-    /// if the document is over. No mark begins in the first `known` bytes.
-    pub(super) fn find(inside: &str, mark: &str, known: usize, last: bool) -> Self {
+    /// near, or the one that is belongs to another that begins before it, the first `>`
+    /// was meant to be the end if no markup begins before it, or if the document is
+    /// over. No mark begins in the first `known` bytes, which grow by what is looked at.
+    pub(super) fn find(inside: &str, marks: &Marks, known: &mut usize, last: bool) -> Self {
         let near = Self::near(inside);
-        let unknown = near.get(known..).unwrap_or_default();
-        if let Some(at) = memchr::memmem::find(unknown, mark.as_bytes()) {
-            return Self::Proper(known + at + mark.len());
+        let unknown = near.get(*known..).unwrap_or_default();
+        let bare = || memchr::memchr2(b'<', b'>', near).filter(|at| near.get(*at) == Some(&b'>'));
+        if let Some(at) = memchr::memmem::find(unknown, marks.end.as_bytes()) {
+            *known += at;
+            let end = *known + marks.end.len();
+            if !marks.is_mistyped(near.get(..*known).unwrap_or_default()) {
+                return Self::Proper(end);
+            }
+            return Self::Forgotten(bare().map_or(end, |at| at + 1));
         }
+        *known = (*known).max((near.len() + 1).saturating_sub(marks.end.len()));
         let is_all = near.len() < MUCH_TEXT;
         if is_all && !last {
             return Self::Unsure;
         }
-        let found = if is_all {
-            memchr::memchr(b'>', near).or(near.len().checked_sub(1))
-        } else {
-            memchr::memchr2(b'<', b'>', near).filter(|at| near.get(*at) == Some(&b'>'))
-        };
+        let found =
+            if is_all { memchr::memchr(b'>', near).or(near.len().checked_sub(1)) } else { bare() };
         match found {
             Some(at) => Self::Forgotten(at + 1),
             None if is_all => Self::Forgotten(0),
@@ -152,11 +228,6 @@ impl MarkEnd {
         };
         let mark = memchr::memmem::find(near.get(..end)?, b"?>");
         Some(mark.map_or(Self::Forgotten(end), |at| Self::Proper(at + "?>".len())))
-    }
-
-    /// Of `inside`, in which no mark was found, the bytes in which none begins.
-    pub(super) fn looked_at(inside: &str, mark: &str) -> usize {
-        (Self::near(inside).len() + 1).saturating_sub(mark.len())
     }
 }
 
@@ -286,13 +357,16 @@ mod tests {
             ("http://a</loc ></url>", true, Forgotten(8)),
             ("http://a</loc></url>", false, Unsure),
             ("http://a</lastmod>", true, Beyond),
+            ("http://a</loc></url><url><loc>http://b]]></loc>", true, Forgotten(8)),
+            ("a <loc>b</loc></url><url> c]]></loc>", true, Proper(27)),
         ];
+        let find = |inside: &str, last| CdataEnd::find(inside, "loc", &mut Known::default(), last);
         for (inside, last, want) in table {
-            assert_eq!(CdataEnd::find(inside, "loc", &mut 0, last), want, "{inside}");
+            assert_eq!(find(inside, last), want, "{inside}");
         }
         let far = |text: usize| format!("a</loc>{}]]></loc>", "x".repeat(text));
-        assert_eq!(CdataEnd::find(&far(50_000), "loc", &mut 0, true), Proper(50_007));
-        assert_eq!(CdataEnd::find(&far(MUCH_TEXT), "loc", &mut 0, true), Forgotten(1));
+        assert_eq!(find(&far(50_000), true), Proper(50_007));
+        assert_eq!(find(&far(MUCH_TEXT), true), Forgotten(1));
     }
 
     #[test]
@@ -300,7 +374,7 @@ mod tests {
         // All sections of a text, each looked at with what the ones before have shown,
         // and each by itself.
         let start = "a</p><p><![CDATA[";
-        let pieces = ["</p>", "<p>", start, "</x><![CDATA[", "]]>", "x", "<", "]]", ">"];
+        let pieces = ["</p>", "<p>", start, "</x><![CDATA[", "]]>", "x", "<", "]]", ">", "<url>"];
         let mut seed = 1_u64;
         for round in 0..300 {
             let mut text = String::new();
@@ -311,21 +385,25 @@ mod tests {
                     text.push_str(&"-".repeat(MUCH_TEXT / 2));
                 }
             }
-            let (mut at, mut known) = (0, 0_usize);
+            let (mut at, mut known) = (0, Known::default());
             while let Some(begins) = text[at..].find(CDATA) {
                 at += begins + CDATA.len();
                 for size in [100, 1_000, MUCH_TEXT, 3 * MUCH_TEXT] {
                     let part = &text[at..(at + size).min(text.len())];
                     let last = at + size >= text.len();
-                    let mut here = known.saturating_sub(at);
+                    let mut here = Known {
+                        to: known.to.saturating_sub(at),
+                        entry: known.entry.and_then(|entry| entry.checked_sub(at)),
+                    };
                     let found = CdataEnd::find(part, "p", &mut here, last);
-                    known = known.max(at + here);
-                    let alone = CdataEnd::find(part, "p", &mut 0, last);
+                    known.to = known.to.max(at + here.to);
+                    known.entry = here.entry.map(|entry| at + entry).or(known.entry);
+                    let alone = CdataEnd::find(part, "p", &mut Known::default(), last);
                     if found != alone {
                         // What is known may tell it before all of it is here.
                         assert_eq!(alone, CdataEnd::Unsure, "{text}");
                         assert!(matches!(found, CdataEnd::Forgotten(_)), "{text}");
-                        let all = CdataEnd::find(&text[at..], "p", &mut 0, true);
+                        let all = CdataEnd::find(&text[at..], "p", &mut Known::default(), true);
                         assert_eq!(found, all, "{text}");
                     }
                     match found {
@@ -353,13 +431,26 @@ mod tests {
             (far("x ->"), 0, true, Forgotten(4)),
             (far("<b> ->"), 0, true, Beyond),
             (far(""), 0, false, Beyond),
+            ("x -> <b> <!-- y -->".to_owned(), 0, true, Forgotten(4)),
+            ("<b> <!-- y --> -->".to_owned(), 0, true, Forgotten(14)),
         ];
-        for (inside, known, last, want) in table {
-            let start = inside.get(..9).unwrap_or(&inside);
-            assert_eq!(MarkEnd::find(&inside, "-->", known, last), want, "{start}");
+        for (inside, mut known, last, want) in table {
+            let start = inside.get(..9).unwrap_or(&inside).to_owned();
+            assert_eq!(MarkEnd::find(&inside, &COMMENT, &mut known, last), want, "{start}");
         }
-        assert_eq!(MarkEnd::looked_at("a--", "-->"), 1);
-        assert_eq!(MarkEnd::looked_at("", "-->"), 0);
+        for (inside, looked_at) in [("a--", 1), ("", 0), ("x > <!-- -->", 9)] {
+            let mut known = 0;
+            MarkEnd::find(inside, &COMMENT, &mut known, false);
+            assert_eq!(known, looked_at, "{inside}");
+        }
+        for (inside, want) in [
+            ("y z> <b> <?y ?>", Forgotten(4)),
+            ("y z> <url> ?>", Forgotten(4)),
+            ("y <url> ?>", Forgotten(10)),
+            ("y z> <b> ?>", Proper(11)),
+        ] {
+            assert_eq!(MarkEnd::find(inside, &INSTRUCTION, &mut 0, true), want, "{inside}");
+        }
         for (inside, want) in [
             (" a='>'?><b>", Some(Proper(8))),
             (" a='>'><b>", Some(Forgotten(7))),

@@ -114,8 +114,8 @@ impl Elements {
             let end = inner.iter().take(LONGEST_REFERENCE).position(ends).map(|i| i + 1);
             let len = match end {
                 Some(end) if from.as_bytes().get(end) == Some(&b';') => {
-                    self.reference(from.get(..=end).unwrap_or_default(), visitor, cx);
-                    end + 1
+                    let (raw, after) = from.split_at(end + 1);
+                    self.reference(raw, after, visitor, cx)
                 }
                 _ => {
                     cx.note(IssueCode::UnescapedCharacter, excerpt(from));
@@ -130,11 +130,25 @@ impl Elements {
         }
     }
 
-    fn reference<V: Visitor>(&mut self, raw: &str, visitor: &mut V, cx: &mut Cx<'_>) {
+    /// A reference and what follows it; gives the bytes that it takes.
+    fn reference<V: Visitor>(
+        &mut self,
+        raw: &str,
+        after: &str,
+        visitor: &mut V,
+        cx: &mut Cx<'_>,
+    ) -> usize {
         let name = raw.get(1..raw.len() - 1).unwrap_or_default();
         if let Some(c) = entities::resolve(name) {
             self.text(c.encode_utf8(&mut [0; 4]), visitor, cx);
-            return;
+            return raw.len();
+        }
+        if entities::is_no_character(name) {
+            cx.note(IssueCode::UnknownEntity, raw);
+            // As it is written it would begin a fragment in a URL, and make one of many.
+            let (c, more) = entities::pair(name, after).unwrap_or((char::REPLACEMENT_CHARACTER, 0));
+            self.text(c.encode_utf8(&mut [0; 4]), visitor, cx);
+            return raw.len() + more;
         }
         let like_a_name =
             !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'#');
@@ -142,6 +156,7 @@ impl Elements {
             if like_a_name { IssueCode::UnknownEntity } else { IssueCode::UnescapedCharacter };
         cx.note(code, raw);
         self.text(raw, visitor, cx);
+        raw.len()
     }
 
     /// A start tag that is a name without prefix and capital letters.

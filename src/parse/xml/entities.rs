@@ -18,12 +18,39 @@ pub(super) fn resolve(name: &str) -> Option<char> {
 
 /// `#233` or `#xE9`; `None` for what is no character of XML.
 fn numeric(name: &str) -> Option<char> {
+    char::from_u32(number(name)?).filter(|c| *c != '\0')
+}
+
+/// The number that a numeric reference gives, of a character or not.
+fn number(name: &str) -> Option<u32> {
     let digits = name.strip_prefix('#')?;
-    let code = match digits.strip_prefix(['x', 'X']) {
-        Some(hex) => u32::from_str_radix(hex, 16).ok()?,
-        None => digits.parse().ok()?,
-    };
-    char::from_u32(code).filter(|c| *c != '\0')
+    let (digits, radix) = digits.strip_prefix(['x', 'X']).map_or((digits, 10), |hex| (hex, 16));
+    let is_number = !digits.is_empty() && digits.chars().all(|c| c.is_digit(radix));
+    // What is too long for a number is no character either.
+    is_number.then(|| u32::from_str_radix(digits, radix).unwrap_or(u32::MAX))
+}
+
+/// Is this a numeric reference to what is no character of XML?
+pub(super) fn is_no_character(name: &str) -> bool {
+    number(name).is_some() && numeric(name).is_none()
+}
+
+/// Is this the first half of a surrogate pair, as those write it who count in UTF-16?
+pub(super) fn is_first_half(name: &str) -> bool {
+    matches!(number(name), Some(0xd800..=0xdbff))
+}
+
+/// The character of a surrogate pair, of which `name` is the first half, and the bytes
+/// of the reference to the second one that follows.
+pub(super) fn pair(name: &str, after: &str) -> Option<(char, usize)> {
+    /// Bytes of the longest one in use, `#xDE00`.
+    const HALF: usize = 8;
+    let (0xd800..=0xdbff, inner) = (number(name)?, after.strip_prefix('&')?) else { return None };
+    let end = inner.bytes().take(HALF).position(|b| b == b';')?;
+    let low = number(inner.get(..end)?)?;
+    let code = 0x1_0000 + ((number(name)? - 0xd800) << 10) + low.checked_sub(0xdc00)?;
+    let c = char::from_u32(code).filter(|_| low <= 0xdfff)?;
+    Some((c, end + "&;".len()))
 }
 
 fn named(name: &str) -> Option<char> {
@@ -116,6 +143,25 @@ mod tests {
         }
         for name in ["", "#", "#0", "#xD800", "#99999999999", "lol", "Amp ", "b=2"] {
             assert_eq!(resolve(name), None, "{name}");
+            let is_number = name.contains(['0', '9']);
+            assert_eq!(is_no_character(name), is_number, "{name}");
+        }
+    }
+
+    #[test]
+    fn two_halves_of_a_pair_are_one_character() {
+        let table = [
+            ("#55357", "&#56832;x", Some(('😀', 8))),
+            ("#xD83D", "&#xDE00;", Some(('😀', 8))),
+            ("#xDBFF", "&#xDFFF;", Some(('\u{10ffff}', 8))),
+            ("#55357", "x&#56832;", None),
+            ("#55357", "&#56832", None),
+            ("#55357", "&#55357;", None),
+            ("#55357", "&#57344;", None),
+            ("#56832", "&#56832;", None),
+        ];
+        for (name, after, want) in table {
+            assert_eq!(pair(name, after), want, "{name} {after}");
         }
     }
 }

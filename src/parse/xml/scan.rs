@@ -14,7 +14,9 @@ use std::ops::ControlFlow;
 
 use super::super::issue::{IssueCode, Issues, Place};
 use super::super::text::Text;
-use super::bounds::{Cut, NameLen, boundary, excerpt, in_quotes, is_name_start, subset_end};
+use super::bounds::{
+    Cut, NameLen, begins_entry, boundary, excerpt, in_quotes, is_name_start, subset_end,
+};
 use super::elements::Elements;
 use super::{Cx, MAX_TAG, Visitor, tag_len};
 
@@ -51,10 +53,14 @@ pub(super) struct Scan {
     no_instruction_end: u64,
     /// The same of a CDATA section's, or of what shows that it was forgotten.
     no_cdata_end: u64,
+    /// Where the last entry before that begins.
+    entry_in_cdata: Option<u64>,
     /// The same of a style sheet's, outside quotes.
     no_stylesheet_end: u64,
     void_ends: void::Ends,
     lost: bool,
+    /// The document breaks off in a tag.
+    cut: bool,
 }
 
 /// How to go on after one piece of markup.
@@ -76,15 +82,17 @@ impl Scan {
             no_comment_end: 0,
             no_instruction_end: 0,
             no_cdata_end: 0,
+            entry_in_cdata: None,
             no_stylesheet_end: 0,
             void_ends: void::Ends::new(),
             lost: false,
+            cut: false,
         }
     }
 
-    /// Is an element of the document, a CDATA section or a comment still open?
+    /// Is a tag or an element of the document, a CDATA section or a comment still open?
     pub(super) fn is_open(&self) -> bool {
-        self.elements.is_open() || self.passing.is_some()
+        self.elements.is_open() || self.passing.is_some() || self.cut
     }
 
     /// Was markup dropped?
@@ -255,6 +263,9 @@ impl Scan {
         if start + 1 >= w.rest.len() {
             if w.last {
                 self.lost = true;
+                if self.elements.depth() == 0 {
+                    cx.note(IssueCode::ParsingError, "<");
+                }
             }
             return if w.last { Flow::At(w.rest.len()) } else { Flow::Need(start) };
         }
@@ -277,12 +288,26 @@ impl Scan {
     ) -> Option<Flow> {
         let raw = w.rest.get(start + 1..end - 1).unwrap_or_default();
         let before = raw.split('<').next().unwrap_or_default();
-        if in_quotes(before) {
+        if in_quotes(before) && !self.swallows(raw) {
             cx.note(IssueCode::UnescapedCharacter, excerpt(raw));
             return None;
         }
         self.simple_until = w.offset(end);
         Some(Flow::At(start))
+    }
+
+    /// Does a tag with a `<` in it hold what was not meant to be in a value: an entry,
+    /// or an end tag of its own or of something open? Its quote was never closed, and
+    /// met a later one.
+    fn swallows(&self, raw: &str) -> bool {
+        let name_of = |text: &'_ str| NameLen::of(text.as_bytes()).len;
+        let own = raw.get(..name_of(raw)).unwrap_or_default();
+        raw.match_indices('<').any(|(at, _)| {
+            let here = raw.get(at..).unwrap_or_default();
+            let ends = here.strip_prefix("</").and_then(|end| end.get(..name_of(end)));
+            begins_entry(here.as_bytes())
+                || ends.is_some_and(|name| name == own || self.elements.closes(name))
+        })
     }
 
     /// A tag that ends at the next `<` or `>`.
@@ -342,16 +367,26 @@ impl Scan {
         visitor: &mut V,
         cx: &mut Cx<'_>,
     ) -> Flow {
-        self.lost = true;
+        let here = w.from(start);
         if !w.last {
-            cx.note(IssueCode::OversizedMarkup, excerpt(w.from(start)));
+            self.lost = true;
+            cx.note(IssueCode::OversizedMarkup, excerpt(here));
             self.passing = Some(Passing::Until(">"));
             return Flow::At(start);
         }
-        if self.elements.depth() == 0 {
-            cx.note(IssueCode::ParsingError, excerpt(w.from(start)));
+        let depth = self.elements.depth();
+        let ends = here.strip_prefix("</");
+        // Nothing but its `>` may be missing.
+        let is_whole = depth == 1
+            && ends.is_some_and(|name| {
+                name.trim_ascii_end().eq_ignore_ascii_case(self.elements.top())
+            });
+        self.lost |= !is_whole;
+        self.cut = depth > 0 && !is_whole;
+        if !self.cut {
+            cx.note(IssueCode::ParsingError, excerpt(here));
         }
-        if w.from(start).starts_with("</") {
+        if ends.is_some() {
             // The document is over, so whether to stop is no question.
             let _ = self.elements.close_innermost(visitor, cx);
         }

@@ -66,6 +66,8 @@ fn broken_markup_is_read_as_what_was_meant() {
         ("<a>?x=1&y=2</a>", "<1:a>?x=1&y=2</1>", &[UnescapedCharacter]),
         ("<a>?x=1&y=2;z</a>", "<1:a>?x=1&y=2;z</1>", &[UnescapedCharacter]),
         ("<a>&nope;</a>", "<1:a>&nope;</1>", &[UnknownEntity]),
+        ("<a>&#55357;&#56832;b</a>", "<1:a>😀b</1>", &[UnknownEntity]),
+        ("<a>&#55357;b&#0;</a>", "<1:a>\u{fffd}b\u{fffd}</1>", &[UnknownEntity]),
         ("<a>1<2</a>", "<1:a>1<2</1>", &[UnescapedCharacter]),
         ("<a>1<b</a>", "<1:a>1<b</1>", &[UnescapedCharacter]),
         ("<a><b>1<c/d</B ></a>", "<1:a><2:b>1<c/d</2></1>", &[UnescapedCharacter, MismatchedTag]),
@@ -92,7 +94,9 @@ fn broken_markup_is_read_as_what_was_meant() {
             "<1:a><2:b>x<3:br></3>y</2><2:b>z</2></1>",
             &[MismatchedTag],
         ),
-        ("<a>x</a", "<1:a>x</1!>", &[]),
+        ("<a>x</a", "<1:a>x</1!>", &[ParsingError]),
+        ("<a>x</A\n", "<1:a>x</1!>", &[ParsingError]),
+        ("<aa>x</a", "<1:aa>x</1!>", &[Truncated]),
         ("<a>x", "<1:a>x", &[Truncated]),
         ("<a>x<", "<1:a>x", &[Truncated]),
         ("<a><!-- x", "<1:a>", &[ParsingError, Truncated]),
@@ -114,16 +118,45 @@ fn broken_markup_is_read_as_what_was_meant() {
         ("<?xml-stylesheet href='a?><a b='1'/>", "<1:a b=1></1>", &[]),
         ("<a><?x y><b/></a>", "<1:a><2:b></2></1>", &[ParsingError]),
         ("<a><!-- x -><b/></a>", "<1:a><2:b></2></1>", &[ParsingError]),
+        ("<a><!-- x -><b/><!-- y --><c/></a>", "<1:a><2:b></2><2:c></2></1>", &[ParsingError]),
+        ("<a><!-- x --\n<!-- y --></a>", "<1:a></1>", &[ParsingError]),
+        ("<a><?x y><b/><?z?><c/></a>", "<1:a><2:b></2><2:c></2></1>", &[ParsingError]),
+        ("<a><b c=\"x</b><b c=\"y\"/></a>", "<1:a><2:b c=x></2><2:b c=y></2></1>", &[ParsingError]),
+        (
+            "<a><url><b c='x</url><url><b c='y'/></url></a>",
+            "<1:a><2:url><3:b c=x></3!></2><2:url><3:b c=y></3></2></1>",
+            &[ParsingError, MismatchedTag],
+        ),
     ];
     for (document, want, codes) in table {
         let (out, outcome, found) = log(document);
         assert_eq!((out.as_str(), found.as_slice()), (*want, *codes), "{document}");
-        assert_eq!(
-            outcome.complete,
-            !codes.contains(&Truncated) && !document.ends_with("</a"),
-            "{document}"
-        );
+        assert_eq!(outcome.complete, !codes.contains(&Truncated), "{document}");
     }
+}
+
+#[test]
+fn a_document_whose_comment_or_section_hides_entries_is_not_complete() {
+    let table = [
+        ("<a><!-- <b --><b/></a>", true),
+        ("<a><!-- <b> <!-- y --><b/></a>", false),
+        ("<a><?x <b> ?><b/></a>", true),
+        ("<a><?x <item> ?><b/></a>", false),
+    ];
+    for (document, complete) in table {
+        let (out, outcome, codes) = log(document);
+        assert_eq!((out.as_str(), outcome.complete), ("<1:a><2:b></2></1>", complete));
+        assert_eq!(codes.is_empty(), complete, "{document}: {codes:?}");
+    }
+    let (out, outcome, codes) = log("<a><url><b><![CDATA[x</b></url><url><b>y]]></b></url></a>");
+    assert_eq!(out, "<1:a><2:url><3:b>x</3></2><2:url><3:b>y]]></3></2></1>");
+    assert!(outcome.complete && codes == [IssueCode::ParsingError], "{codes:?}");
+}
+
+#[test]
+fn a_document_that_ends_in_a_bracket_says_what_is_wrong() {
+    let (.., outcome, codes) = log("<a>x</a><");
+    assert!(!outcome.complete && codes == [IssueCode::ParsingError], "{codes:?}");
 }
 
 #[test]
@@ -137,6 +170,16 @@ fn a_token_that_straddles_windows_is_read_whole() {
         let (out, outcome, codes) = log(&format!("<a>{filler}{tail}"));
         assert!(out.ends_with(want), "{shift}: {}", &out[out.len() - 80..]);
         assert!(outcome.complete && codes.is_empty(), "{shift}: {codes:?}");
+    }
+}
+
+#[test]
+fn a_pair_that_straddles_windows_is_one_character() {
+    let tail = "&#55357;&#56832;</a>";
+    for shift in 0..tail.len() + 2 {
+        let filler = "-".repeat(WINDOW - shift);
+        let (out, ..) = log(&format!("<a>{filler}{tail}"));
+        assert!(out.ends_with("-😀</1>"), "{shift}: {}", &out[WINDOW - 20..]);
     }
 }
 
@@ -173,8 +216,11 @@ fn comments_and_instructions_are_as_long_as_they_are() {
 fn however_many_ends_are_forgotten_all_is_read() {
     for unit in ["<!-- x >", "<?x y>", "<?xml-stylesheet '>", "<!-- x ><?x y><?xml-stylesheet \">"]
     {
-        let (out, outcome, _) = log(&format!("<a>{}</a>", unit.repeat(100_000)));
-        assert!(out.starts_with("<1:a>") && outcome.complete, "{unit}");
+        // Also where many of them come before the end that is there.
+        for end in ["", "--> ?>"] {
+            let (out, outcome, _) = log(&format!("<a>{}{end}</a>", unit.repeat(100_000)));
+            assert!(out.starts_with("<1:a>") && outcome.complete, "{unit}");
+        }
     }
 }
 

@@ -117,10 +117,17 @@ async fn a_crawl_delay_holds_from_the_first_lease_on() {
 
 #[tokio::test]
 async fn a_lease_says_what_robots_txt_says_of_use() {
-    let queue = with_paths(&["/1"]).await;
-    save(&queue, rules("User-agent: *\nContent-Signal: search=yes, ai-train=no\nAllow: /")).await;
-    let leased = queue.lease_one().await;
-    assert_eq!(leased.content_signal.as_deref(), Some("search=yes, ai-train=no"));
+    let queue = with_paths(&["/1", "/free/2"]).await;
+    let text = "User-agent: *\nContent-Signal: search=yes, ai-train=no\n\
+                Content-Usage: train-ai=n\nContent-Usage: /free/ train-ai=y\nAllow: /";
+    save(&queue, rules(text)).await;
+    let leased = queue.lease(10).await;
+    assert_eq!(leased.len(), 2);
+    for url in leased {
+        assert_eq!(url.content_signal.as_deref(), Some("search=yes, ai-train=no"));
+        let usage = if url.url.ends_with("/1") { "train-ai=n" } else { "train-ai=y" };
+        assert_eq!(url.content_usage.as_deref(), Some(usage), "{}", url.url);
+    }
 }
 
 #[tokio::test]

@@ -194,15 +194,11 @@ fn usage(robots: &Robots, out: &mut Output) -> io::Result<()> {
         fact(out, "forbids", "the home page to any robot without a group of its own")?;
     }
     let usage = robots.usage(all);
-    let said = [
-        ("signal", usage.content_signal),
-        ("usage", usage.content_usage),
-        ("license", usage.license),
-    ];
-    for (name, value) in said {
-        if let Some(value) = value {
-            fact(out, name, &value)?;
-        }
+    let signals = usage.content_signal.lines().map(|line| ("signal", line));
+    let usages = usage.content_usage.lines().map(|line| ("usage", line));
+    let license = usage.license.as_deref().map(|text| ("license", text));
+    for (name, value) in signals.chain(usages).chain(license) {
+        fact(out, name, value)?;
     }
     Ok(())
 }

@@ -294,3 +294,23 @@ fn what_stands_in_a_video_or_news_does_not_end_it() {
     assert_eq!(extensions.news[0].title.as_deref(), Some("T"));
     assert_eq!(extensions.videos[0].title.as_deref(), Some("V"));
 }
+
+#[test]
+fn markup_in_a_field_is_part_of_its_text_and_fields_without_their_prefix_are_none() {
+    let found = read(
+        "<url><loc>https://e.com/a</loc><news:news><news:publication><name>N</name>\
+         <news:language>en</news:language></news:publication>\
+         <news:title>Foo <i class='x'>Bar<br/></i> <xhtml:b>baz</xhtml:b></news:title></news:news>\
+         <image:image><image:caption>a<image:loc>https://e.com/1.png</image:loc></image:image>\
+         <video:video><title>V</title><description>D</description></video:video></url>",
+    );
+    let extensions = &found.extensions[0];
+    let news = &extensions.news[0];
+    assert_eq!(news.title.as_deref(), Some("Foo Bar baz"));
+    let publication = news.publication.as_ref().expect("one");
+    assert_eq!(publication.name.as_deref(), Some("N"));
+    assert_eq!(publication.language.as_deref(), Some("en"));
+    assert_eq!(extensions.images[0].loc.as_deref(), Some("https://e.com/1.png"));
+    let video = &extensions.videos[0];
+    assert_eq!((video.title.as_deref(), video.description.as_deref()), (Some("V"), Some("D")));
+}

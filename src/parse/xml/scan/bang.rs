@@ -3,22 +3,15 @@
 //! found where it comes; of comments and instructions it is looked for a while, since
 //! it may have been forgotten.
 
-use super::super::bounds::{CDATA, CdataEnd, MarkEnd};
+use super::super::bounds::{CDATA, COMMENT, CdataEnd, INSTRUCTION, Known, MarkEnd, Marks};
 use super::{Cx, Flow, IssueCode, Passing, Scan, TAIL, Visitor, Window, boundary, excerpt};
-
-/// What ends a comment.
-const COMMENT_END: &str = "-->";
-/// What ends an instruction.
-const INSTRUCTION_END: &str = "?>";
 
 /// Looks for the end of a comment or an instruction. None begins before the offset
 /// `none_before`: however many were never closed, no byte is searched for it twice.
-fn mark_end(w: &Window<'_>, inner: usize, mark: &str, none_before: &mut u64) -> MarkEnd {
-    let inside = w.from(inner);
-    let end = MarkEnd::find(inside, mark, w.until(inner, *none_before), w.last);
-    if !matches!(end, MarkEnd::Proper(_)) {
-        *none_before = w.offset(inner + MarkEnd::looked_at(inside, mark)).max(*none_before);
-    }
+fn mark_end(w: &Window<'_>, inner: usize, marks: &Marks, none_before: &mut u64) -> MarkEnd {
+    let mut known = w.until(inner, *none_before);
+    let end = MarkEnd::find(w.from(inner), marks, &mut known, w.last);
+    *none_before = w.offset(inner).saturating_add(known as u64).max(*none_before);
     end
 }
 
@@ -54,8 +47,8 @@ impl Scan {
 
     fn comment(&mut self, w: &Window<'_>, start: usize, cx: &mut Cx<'_>) -> Flow {
         let inner = start + "<!--".len();
-        let end = mark_end(w, inner, COMMENT_END, &mut self.no_comment_end);
-        self.marked(w, start, inner, end, COMMENT_END, cx)
+        let end = mark_end(w, inner, &COMMENT, &mut self.no_comment_end);
+        self.marked(w, start, inner, end, COMMENT.end, cx)
     }
 
     fn instruction(&mut self, w: &Window<'_>, start: usize, cx: &mut Cx<'_>) -> Flow {
@@ -80,9 +73,9 @@ impl Scan {
                 self.no_stylesheet_end = w.offset(inner + MarkEnd::near(inside).len());
             }
         }
-        let end = end
-            .unwrap_or_else(|| mark_end(w, inner, INSTRUCTION_END, &mut self.no_instruction_end));
-        self.marked(w, start, inner, end, INSTRUCTION_END, cx)
+        let end =
+            end.unwrap_or_else(|| mark_end(w, inner, &INSTRUCTION, &mut self.no_instruction_end));
+        self.marked(w, start, inner, end, INSTRUCTION.end, cx)
     }
 
     /// Goes behind a comment or an instruction, or on inside it.
@@ -152,9 +145,15 @@ impl Scan {
     ) -> Flow {
         cx.place.at = w.origin.at + at;
         let inside = w.from(at);
-        let mut known = w.until(at, self.no_cdata_end);
+        let here = w.offset(at);
+        let entry = self.entry_in_cdata.and_then(|entry| entry.checked_sub(here));
+        let mut known = Known {
+            to: w.until(at, self.no_cdata_end),
+            entry: entry.and_then(|entry| usize::try_from(entry).ok()),
+        };
         let end = CdataEnd::find(inside, self.elements.top(), &mut known, w.last);
-        self.no_cdata_end = self.no_cdata_end.max(w.offset(at).saturating_add(known as u64));
+        self.no_cdata_end = self.no_cdata_end.max(here.saturating_add(known.to as u64));
+        self.entry_in_cdata = known.entry.map(|entry| here + entry as u64).or(self.entry_in_cdata);
         match end {
             CdataEnd::Proper(end) => {
                 self.passing = None;

@@ -9,6 +9,7 @@ use memchr::{memchr, memchr2};
 
 use super::super::bounds::{NameLen, blanks};
 use super::super::elements::LONGEST_REFERENCE;
+use super::super::entities;
 use super::void::is_void;
 use super::{Cx, Flow, Scan, Visitor, Window, boundary};
 
@@ -91,12 +92,10 @@ impl Scan {
         let mut text = here.get(..found.unwrap_or(here.len())).unwrap_or_default();
         // A reference may go on beyond the window.
         if found.is_none() && !w.last {
-            let from = boundary(text, text.len().saturating_sub(LONGEST_REFERENCE));
+            let from = boundary(text, text.len().saturating_sub(2 * LONGEST_REFERENCE));
             let tail = text.get(from..).unwrap_or_default();
-            if let Some(amp) =
-                tail.rfind('&').filter(|amp| !tail.get(*amp..).is_some_and(|t| t.contains(';')))
-            {
-                text = text.get(..from + amp).unwrap_or_default();
+            if let Some(end) = unsure_reference(tail) {
+                text = text.get(..from + end).unwrap_or_default();
                 self.elements.references(text, visitor, cx);
                 return Flow::Need(start + text.len());
             }
@@ -108,4 +107,17 @@ impl Scan {
         }
         Flow::At(start + text.len())
     }
+}
+
+/// Where a reference begins that may go on behind a text: it has no end yet, or is the
+/// first half of a pair.
+fn unsure_reference(text: &str) -> Option<usize> {
+    let last = text.rfind('&')?;
+    let cut = text.get(last..).is_some_and(|reference| !reference.contains(';')).then_some(last);
+    let before = text.get(..cut.unwrap_or(text.len())).unwrap_or_default();
+    let half = before
+        .strip_suffix(';')
+        .and_then(|text| text.rsplit_once('&'))
+        .filter(|(_, name)| entities::is_first_half(name));
+    half.map(|(before, _)| before.len()).or(cut)
 }

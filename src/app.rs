@@ -399,12 +399,13 @@ async fn take_over(
     let new = reload::until_restart(&old, new);
     let plan = reload::plan(&old, &new);
     let touched = reload::touched_sites(&old, &new);
-    // Before the store names their sources as due, polls must know new sites.
-    config.send_replace(Arc::new(new.clone()));
-    if let Err(error) = store.reconfigure(new.clone(), touched).await {
-        config.send_replace(old);
-        return Err(error);
-    }
+    // Not before the store has taken it: what it refuses nobody is to act by. Nor later
+    // than it names sources as due: polls must know new sites.
+    let publish = {
+        let (config, new) = (config.clone(), Arc::new(new.clone()));
+        move || drop(config.send_replace(new))
+    };
+    store.reconfigure(new.clone(), touched, publish).await?;
     defaults.send_replace(lease_defaults(&new));
     tracing::info!(
         added = plan.sites_added.len(),

@@ -8,6 +8,7 @@
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::extract::{Extension, FromRequestParts, Request, State};
@@ -16,6 +17,7 @@ use axum::http::request::Parts;
 use axum::http::uri::PathAndQuery;
 use axum::middleware::{Next, from_fn_with_state, map_request};
 use axum::response::{IntoResponse, Response};
+use jiff::Timestamp;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::limits::{Share, Shares, client_of, key_of};
@@ -45,8 +47,8 @@ pub(super) const DELIVERIES_OF_CLIENT: usize = DELIVERIES / 2;
 const OF_CLIENT: Share = Share { burst: 60.0, hourly: 3_600.0 };
 /// Requests of all clients together: 100 a second.
 const OF_ALL: Share = Share { burst: 500.0, hourly: 360_000.0 };
-/// Requests of one hub, which may push for many feeds; those to callbacks that
-/// are none are taken from the client's own share besides.
+/// Requests of one hub, which may push for many feeds, to what looks like a callback;
+/// those to callbacks that are none are taken from the client's own share besides.
 const OF_HUB: Share = Share { burst: 600.0, hourly: 36_000.0 };
 /// Pushes to one callback.
 const OF_CALLBACK: Share = Share { burst: 60.0, hourly: 600.0 };
@@ -58,7 +60,7 @@ const PUSHED: Share = Share { burst: 20_000.0, hourly: 20_000.0 };
 
 /// Who may ask for how much.
 pub(crate) struct Budgets {
-    pub(super) clients: Shares,
+    clients: Shares,
     hubs: Shares,
     pub(super) callbacks: Shares,
     all: Shares,
@@ -78,6 +80,24 @@ impl Default for Budgets {
             urls_of_client: Shares::new(PUSHED),
             urls_of_host: Shares::new(PUSHED),
         }
+    }
+}
+
+impl Budgets {
+    /// Takes one request of a client: of its own share, and of what all have only where
+    /// that lets it, so that nobody who is refused takes anything of others.
+    pub(super) fn take_request(&self, client: u128, now: Timestamp) -> Result<(), Duration> {
+        self.clients.take(client, 1.0, now).and_then(|()| self.take_of_all(now))
+    }
+
+    /// Takes a request of what all have.
+    pub(super) fn take_of_all(&self, now: Timestamp) -> Result<(), Duration> {
+        self.all.take(0, 1.0, now)
+    }
+
+    /// Is there anything left of it?
+    pub(super) fn look_at_all(&self, now: Timestamp) -> Result<(), Duration> {
+        self.all.look(0, 1.0, now)
     }
 }
 
@@ -128,7 +148,8 @@ pub(super) fn around(routes: Router<Arc<Context>>, context: Arc<Context>) -> Rou
     Router::new().fallback_service(inner).layer(map_request(respell))
 }
 
-/// Middleware: one request of the client's share, and of all.
+/// Middleware: one request of the client's share, and of all. What may be a hub's has
+/// a share of its own; of all it is taken when it is known to be one.
 async fn admit(
     State(context): State<Arc<Context>>,
     Extension(Peer(peer)): Extension<Peer>,
@@ -137,10 +158,12 @@ async fn admit(
 ) -> Response {
     let now = context.state.store.now();
     let client = key_of(client_of(peer.ip(), request.headers()));
-    let Budgets { clients, hubs, all, .. } = &context.budgets;
-    let is_hub = request.uri().path().starts_with("/websub/");
-    let share = if is_hub { hubs } else { clients };
-    if let Err(wait) = share.take(client, 1.0, now).and_then(|()| all.take(0, 1.0, now)) {
+    let budgets = &context.budgets;
+    let taken = match websub::id_in(request.uri().path()) {
+        Some(_) => budgets.hubs.take(client, 1.0, now),
+        None => budgets.take_request(client, now),
+    };
+    if let Err(wait) = taken {
         return Problem::too_many(wait, "Too many requests; come again later.").into_response();
     }
     // A bare address of a browser's page has no place here; it is not ours to

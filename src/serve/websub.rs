@@ -34,6 +34,8 @@ use crate::store::hubs::{CallbackId, Delivered, Intent, MAX_PUSH, Taken};
 const MAX_CHALLENGE: usize = 4_096;
 /// Characters of a content type or coding that are kept.
 const MAX_HEADER: usize = 200;
+/// What is said of a callback that is none.
+const NOBODY: &str = "Nobody is subscribed here.";
 /// From this size on a signature is checked on the blocking pool.
 const CHECK_APART: usize = 256 << 10;
 /// Where the signature of a push stands.
@@ -46,28 +48,32 @@ pub(crate) struct Question {
     challenge: String,
 }
 
+/// The callback that a path may be of.
+pub(super) fn id_in(path: &str) -> Option<CallbackId> {
+    path.strip_prefix("/websub/").and_then(CallbackId::parse)
+}
+
 /// The callback of a path; all that cannot be one is the same as none.
 async fn id_of(parts: &mut Parts, context: &Arc<Context>) -> Result<CallbackId, Problem> {
     let path = Path::<String>::from_request_parts(parts, context).await;
-    match path.ok().and_then(|Path(text)| CallbackId::parse(&text)) {
-        Some(id) => Ok(id),
-        None => Err(no_callback(context, parts)),
-    }
-}
-
-/// There is no such callback.
-fn no_callback(context: &Context, parts: &Parts) -> Problem {
-    let client = parts.extensions.get().copied().unwrap_or(Client(0));
-    to_stranger(context, client, Problem::new(Kind::Gone, "Nobody is subscribed here."))
+    path.ok().and_then(|Path(text)| CallbackId::parse(&text)).ok_or_else(|| {
+        // The client's share has paid for it: it has never looked like a hub's.
+        context.state.metrics.pushed(Pushed::Unknown);
+        Problem::new(Kind::Gone, NOBODY)
+    })
 }
 
 /// What who has no callback hears. Who tries many has the share of any client.
 fn to_stranger(context: &Context, Client(client): Client, problem: Problem) -> Problem {
     context.state.metrics.pushed(Pushed::Unknown);
-    match context.budgets.clients.take(client, 1.0, context.state.store.now()) {
+    match context.budgets.take_request(client, context.state.store.now()) {
         Ok(()) => problem,
-        Err(wait) => Problem::too_many(wait, "Too many requests; come again later."),
+        Err(wait) => too_many(wait),
     }
+}
+
+fn too_many(wait: Duration) -> Problem {
+    Problem::too_many(wait, "Too many requests; come again later.")
 }
 
 impl FromRequestParts<Arc<Context>> for Question {
@@ -150,11 +156,14 @@ pub(crate) async fn verify(
 ) -> Result<Echo, Problem> {
     // 404 disagrees (section 5.3.1).
     let refusal = Problem::new(Kind::NotFound, "Nobody here has asked for that.");
-    match context.state.store.confirm(id, intent).await? {
-        Some(true) => Ok(Echo(challenge)),
-        Some(false) => Err(refusal),
-        None => Err(to_stranger(&context, client, refusal)),
-    }
+    let store = &context.state.store;
+    // Whose it is is known only when it is done, and then it is to be answered.
+    context.budgets.look_at_all(store.now()).map_err(too_many)?;
+    let Some(is_confirmed) = store.confirm(id, intent).await? else {
+        return Err(to_stranger(&context, client, refusal));
+    };
+    let _ = context.budgets.take_of_all(store.now());
+    if is_confirmed { Ok(Echo(challenge)) } else { Err(refusal) }
 }
 
 /// What a hub has pushed to a callback that is listened to.
@@ -176,10 +185,13 @@ impl FromRequest<Arc<Context>> for Push {
         let now = store.now();
         // Nothing of the body is read for who has no business here.
         let Some(callback) = store.callback(id).await? else {
-            return Err(no_callback(context, &parts));
+            let client = parts.extensions.get().copied().unwrap_or(Client(0));
+            return Err(to_stranger(context, client, Problem::new(Kind::Gone, NOBODY)));
         };
         let whose = u128::from_be_bytes(id.0);
-        if let Err(wait) = context.budgets.callbacks.take(whose, 1.0, now) {
+        let budgets = &context.budgets;
+        let taken = budgets.callbacks.take(whose, 1.0, now);
+        if let Err(wait) = taken.and_then(|()| budgets.take_of_all(now)) {
             // It may never come again; the source itself has it.
             context.state.metrics.pushed(Pushed::Hint);
             store.hint_callback(id).await?;
@@ -254,7 +266,7 @@ pub(crate) async fn receive(
         Taken::Kept => {}
         Taken::Hint => metrics.pushed(Pushed::Hint),
         Taken::Early => metrics.pushed(Pushed::Ignored),
-        Taken::Gone => return Err(Problem::new(Kind::Gone, "Nobody is subscribed here.")),
+        Taken::Gone => return Err(Problem::new(Kind::Gone, NOBODY)),
     }
     Ok(Accepted)
 }

@@ -50,6 +50,22 @@ async fn a_client_has_a_share_of_requests_and_takes_nothing_of_anothers() {
 }
 
 #[tokio::test]
+async fn who_is_refused_takes_nothing_of_what_all_have() {
+    let (_world, daemon, _origin) = listening().await;
+    // More than all clients together may ask for.
+    for path in ["/websub/a/b", "/websub/a", &format!("/websub/{}", "0".repeat(32)), "/nothing"] {
+        for _ in 0..600 {
+            get_as(&daemon, "198.51.100.1", path).await;
+        }
+        let other = get_as(&daemon, "198.51.100.2", "/openapi.json").await;
+        assert_eq!(other.status, 200, "{path}");
+    }
+    let refused = get_as(&daemon, "198.51.100.1", "/websub/a/b").await;
+    assert_eq!(refused.status, 429);
+    daemon.stop().await;
+}
+
+#[tokio::test]
 async fn pings_of_one_host_are_limited_whoever_sends_them() {
     let (_world, daemon, origin) = listening().await;
     let mut last = 200;

@@ -12,9 +12,9 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::extract::{Extension, FromRequestParts, Request, State};
-use axum::http::Uri;
 use axum::http::request::Parts;
 use axum::http::uri::PathAndQuery;
+use axum::http::{Method, Uri};
 use axum::middleware::{Next, from_fn_with_state, map_request};
 use axum::response::{IntoResponse, Response};
 use jiff::Timestamp;
@@ -159,11 +159,15 @@ async fn admit(
     let now = context.state.store.now();
     let client = key_of(client_of(peer.ip(), request.headers()));
     let budgets = &context.budgets;
-    let taken = match websub::id_in(request.uri().path()) {
+    let callback = websub::id_in(request.uri().path());
+    let taken = match callback {
         Some(_) => budgets.hubs.take(client, 1.0, now),
         None => budgets.take_request(client, now),
     };
     if let Err(wait) = taken {
+        if let Some(id) = callback.filter(|_| request.method() == Method::POST) {
+            websub::refused(&context, Client(client), id).await;
+        }
         return Problem::too_many(wait, "Too many requests; come again later.").into_response();
     }
     // A bare address of a browser's page has no place here; it is not ours to

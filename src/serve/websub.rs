@@ -27,6 +27,7 @@ use super::openapi::{Input, Operation, Output, media};
 use super::problem::{Kind, Problem};
 use super::public::Client;
 use crate::metrics::Pushed;
+use crate::store::StoreError;
 use crate::store::hubs::rules::Mode;
 use crate::store::hubs::{CallbackId, Delivered, Intent, MAX_PUSH, Taken};
 
@@ -69,6 +70,38 @@ fn to_stranger(context: &Context, Client(client): Client, problem: Problem) -> P
     match context.budgets.take_request(client, context.state.store.now()) {
         Ok(()) => problem,
         Err(wait) => too_many(wait),
+    }
+}
+
+/// Is that which was pushed lost by this answer, though its hub has done nothing wrong?
+fn is_lost(kind: Kind) -> bool {
+    matches!(kind, Kind::BodyTooLarge | Kind::Busy | Kind::RequestTimeout)
+}
+
+/// A push is not taken and may never come again: there is something new, and the source
+/// itself has it.
+async fn ask_the_source(context: &Context, id: CallbackId) -> Result<(), StoreError> {
+    context.state.metrics.pushed(Pushed::Hint);
+    context.state.store.hint_callback(id).await
+}
+
+/// A push was refused before anybody had looked whose it is. The look costs something,
+/// so it is taken from the share that any client has.
+pub(super) async fn refused(context: &Context, Client(client): Client, id: CallbackId) {
+    let store = &context.state.store;
+    if context.budgets.take_request(client, store.now()).is_err() {
+        return;
+    }
+    let hinted = match store.callback(id).await {
+        Ok(Some(_)) => ask_the_source(context, id).await,
+        Ok(None) => {
+            context.state.metrics.pushed(Pushed::Unknown);
+            Ok(())
+        }
+        Err(error) => Err(error),
+    };
+    if let Err(error) = hinted {
+        tracing::warn!(%error, "a push was refused and its source is not asked instead");
     }
 }
 
@@ -192,17 +225,12 @@ impl FromRequest<Arc<Context>> for Push {
         let budgets = &context.budgets;
         let taken = budgets.callbacks.take(whose, 1.0, now);
         if let Err(wait) = taken.and_then(|()| budgets.take_of_all(now)) {
-            // It may never come again; the source itself has it.
-            context.state.metrics.pushed(Pushed::Hint);
-            store.hint_callback(id).await?;
+            ask_the_source(context, id).await?;
             return Err(Problem::too_many(wait, "Too many pushes; come again later."));
         }
         let read = read_bytes(&parts, body, MAX_PUSH, &context.deliveries).await;
-        let is_lost = |kind| matches!(kind, Kind::BodyTooLarge | Kind::Busy);
         if read.as_ref().is_err_and(|problem| is_lost(problem.kind())) {
-            // There is something new, and the source itself has it.
-            context.state.metrics.pushed(Pushed::Hint);
-            store.hint_callback(id).await?;
+            ask_the_source(context, id).await?;
         }
         let (body, held) = read?;
         let (secret, headers) = (callback.secret, parts.headers);
@@ -281,4 +309,22 @@ async fn is_signed(secret: String, headers: &HeaderMap, body: Bytes) -> Result<b
     }
     let checking = tokio::task::spawn_blocking(move || said.is_of(secret.as_bytes(), &body));
     checking.await.map_err(|_| Problem::new(Kind::Internal, "The signature was not checked."))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_push_is_lost_where_it_was_too_large_too_slow_or_one_too_many() {
+        for (kind, expected) in [
+            (Kind::BodyTooLarge, true),
+            (Kind::Busy, true),
+            (Kind::RequestTimeout, true),
+            // Its hub has left, and knows it.
+            (Kind::MalformedJson, false),
+        ] {
+            assert_eq!(is_lost(kind), expected, "{kind:?}");
+        }
+    }
 }

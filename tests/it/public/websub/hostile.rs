@@ -276,3 +276,24 @@ async fn strangers_who_ask_as_hubs_do_have_no_more() {
     assert!(told.contains("sitemapd_hub_pushes_total{result=\"unknown\"} 70"), "{told}");
     stage.daemon.stop().await;
 }
+
+#[tokio::test]
+async fn a_push_that_is_refused_at_the_door_is_a_hint_while_its_sender_has_a_share() {
+    let (stage, callback) = Stage::subscribed().await;
+    let hints = async || {
+        let whole = format!("GET http://{}/metrics HTTP/1.1", stage.daemon.api);
+        let told = send(stage.daemon.api, &whole, "").await.body;
+        let line = "sitemapd_hub_pushes_total{result=\"hint\"} ";
+        let rest = told.split(line).nth(1).unwrap_or("0");
+        rest.lines().next().unwrap().parse::<u64>().unwrap()
+    };
+    for _ in 0..600 {
+        push(&stage.daemon, &callback, "", "x").await;
+    }
+    let before = hints().await;
+    for _ in 0..70 {
+        assert_eq!(push(&stage.daemon, &callback, "", "x").await.status, 429);
+    }
+    assert_eq!(hints().await, before + 60);
+    stage.daemon.stop().await;
+}

@@ -52,8 +52,11 @@ const OF_ALL: Share = Share { burst: 500.0, hourly: 360_000.0 };
 const OF_HUB: Share = Share { burst: 600.0, hourly: 36_000.0 };
 /// Pushes to one callback.
 const OF_CALLBACK: Share = Share { burst: 60.0, hourly: 600.0 };
-/// Pings that name something on one host.
+/// Pings that name something on one host that is no source; of sources polls are spaced
+/// by themselves.
 const PINGS_OF_HOST: Share = Share { burst: 20.0, hourly: 60.0 };
+/// Of these, pings of one client: too few to leave nothing to others.
+const PINGS_OF_HOST_BY_CLIENT: Share = Share { burst: 5.0, hourly: 15.0 };
 /// URLs that one client pushes, and that are pushed of one host: two whole
 /// pushes at once, and as many in an hour.
 const PUSHED: Share = Share { burst: 20_000.0, hourly: 20_000.0 };
@@ -64,7 +67,8 @@ pub(crate) struct Budgets {
     hubs: Shares,
     pub(super) callbacks: Shares,
     all: Shares,
-    pub(super) pings_of_host: Shares,
+    pings_of_host: Shares,
+    pings_of_host_by_client: Shares,
     pub(super) urls_of_client: Shares,
     pub(super) urls_of_host: Shares,
 }
@@ -77,6 +81,7 @@ impl Default for Budgets {
             callbacks: Shares::new(OF_CALLBACK),
             all: Shares::new(OF_ALL),
             pings_of_host: Shares::new(PINGS_OF_HOST),
+            pings_of_host_by_client: Shares::new(PINGS_OF_HOST_BY_CLIENT),
             urls_of_client: Shares::new(PUSHED),
             urls_of_host: Shares::new(PUSHED),
         }
@@ -98,6 +103,21 @@ impl Budgets {
     /// Is there anything left of it?
     pub(super) fn look_at_all(&self, now: Timestamp) -> Result<(), Duration> {
         self.all.look(0, 1.0, now)
+    }
+
+    /// Takes a ping of a client that names what is no source of this host.
+    pub(super) fn take_ping(
+        &self,
+        client: u128,
+        host: &str,
+        seed: u64,
+        now: Timestamp,
+    ) -> Result<(), Duration> {
+        let host = host_key(seed, host);
+        let pair = u128::from(xxh3_64_with_seed(&client.to_be_bytes(), seed)) << 64 | host;
+        self.pings_of_host_by_client
+            .take(pair, 1.0, now)
+            .and_then(|()| self.pings_of_host.take(host, 1.0, now))
     }
 }
 

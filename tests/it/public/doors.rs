@@ -3,7 +3,7 @@
 use super::*;
 use crate::http::openapi::untold;
 use crate::support::Reply;
-use crate::support::daemon::{MINUTE, World};
+use crate::support::daemon::{MINUTE, World, sitemap};
 
 async fn listening() -> (World, Daemon, Origin) {
     let origin = Origin::start().await;
@@ -76,6 +76,36 @@ async fn pings_of_one_host_are_limited_whoever_sends_them() {
     assert_eq!(last, 429);
     let other = get(&daemon, "/ping?sitemap=https://other.example/s.xml").await;
     assert_eq!(other.status, 200);
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_stranger_who_makes_sitemaps_up_keeps_nobody_from_pinging_for_the_host() {
+    let origin = Origin::start().await;
+    let base = origin.base();
+    origin.set("/robots.txt", Reply::text("User-agent: *\n"));
+    origin.set("/s.xml", Reply::xml(sitemap(&base, &[("/1", "")])));
+    let world = World::new(&[&origin]);
+    let daemon = world.start(&site(&origin, &format!("sitemaps = [\"{base}/s.xml\"]"))).await;
+    daemon.polled("/s.xml", 1).await;
+    let ping = async |client: &str, path: &str| {
+        get_as(&daemon, client, &format!("/ping?sitemap={base}{path}")).await.status
+    };
+    let mut told = Vec::new();
+    for n in 0..20 {
+        told.push(ping("198.51.100.1", &format!("/made-up-{n}.xml")).await);
+    }
+    assert_eq!(told.iter().filter(|status| **status == 200).count(), 5);
+    assert_eq!(ping("198.51.100.2", "/new.xml").await, 200);
+    // Where nothing is left of the host's share, a source may still be named.
+    for client in 3..8 {
+        for n in 0..5 {
+            ping(&format!("198.51.100.{client}"), &format!("/{n}.xml")).await;
+        }
+    }
+    assert_eq!(ping("198.51.100.9", "/new.xml").await, 429);
+    assert_eq!(ping("198.51.100.9", "/s.xml").await, 200);
+    assert_eq!(ping("198.51.100.1", "/s.xml").await, 200);
     daemon.stop().await;
 }
 

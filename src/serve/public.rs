@@ -14,7 +14,7 @@ use axum::Router;
 use axum::extract::{Extension, FromRequestParts, Request, State};
 use axum::http::request::Parts;
 use axum::http::uri::PathAndQuery;
-use axum::http::{Method, Uri};
+use axum::http::{Method, Uri, header};
 use axum::middleware::{Next, from_fn_with_state, map_request};
 use axum::response::{IntoResponse, Response};
 use jiff::Timestamp;
@@ -196,8 +196,21 @@ async fn admit(
         return Problem::new(Kind::NoSuchRoute, "Say what has changed at /ping?sitemap=URL.")
             .into_response();
     }
+    if request.method() == Method::HEAD && acts(request.uri().path()) {
+        let problem = Problem::new(
+            Kind::MethodNotAllowed,
+            "A GET does something here, so there is no HEAD of it.",
+        );
+        return ([(header::ALLOW, "GET,POST")], problem).into_response();
+    }
     request.extensions_mut().insert(Client(client));
     next.run(request).await
+}
+
+/// Does a GET of this path do something, as those who wrote the protocols have it? A
+/// HEAD may not, whoever looks whether a link is dead.
+fn acts(path: &str) -> bool {
+    matches!(path, "/ping" | "/indexnow") || path.starts_with("/websub/")
 }
 
 /// Whose share something of a host is taken from.

@@ -128,6 +128,30 @@ async fn large_forms_and_inner_addresses_are_refused() {
     daemon.stop().await;
 }
 
+#[tokio::test]
+async fn head_does_nothing_where_get_does_something() {
+    let (_world, daemon, origin) = listening().await;
+    let url = encoded(&format!("{}/s.xml", origin.base()));
+    for target in [
+        format!("/ping?sitemap={url}"),
+        format!("/webmasters/tools/ping?sitemap={url}"),
+        format!("/indexnow?key=0123456789abcdef&url={url}"),
+        format!("/websub/{}?hub.mode=denied&hub.topic={url}", "0".repeat(32)),
+        "/websub/a".to_owned(),
+    ] {
+        let answer = send(daemon.public.unwrap(), &format!("HEAD {target} HTTP/1.1"), "").await;
+        assert_eq!(answer.status, 405, "{target}");
+        assert_eq!(answer.header("allow"), Some("get,post"), "{target}");
+        assert_eq!(answer.body, "");
+    }
+    assert_eq!(origin.requests("/s.xml").len(), 0);
+    let kept = daemon.store.submissions(false, 10, None).await.unwrap();
+    assert!(kept.items.is_empty(), "{:?}", kept.items);
+    let head = send(daemon.public.unwrap(), "HEAD /openapi.json HTTP/1.1", "").await;
+    assert_eq!(head.status, 200);
+    daemon.stop().await;
+}
+
 /// Sends the beginning of a request, and reads what comes until it is closed.
 async fn hang(daemon: &Daemon, beginning: &str) -> String {
     let mut stream = TcpStream::connect(daemon.public.unwrap()).await.unwrap();

@@ -26,7 +26,7 @@ use crate::fetch::{FetchSetupError, Fetcher, Surroundings};
 use crate::metrics::Metrics;
 use crate::schedule::Poller;
 use crate::serve::frontier::LevelDoor;
-use crate::serve::{ApiToken, LeaseDefaults, Readiness, ServeState, Server};
+use crate::serve::{ApiToken, LeaseDefaults, Readiness, ServeState, Server, TokenFrom};
 use crate::store::{Store, StoreError};
 
 /// Requests in flight get this long to end at a stop.
@@ -179,6 +179,10 @@ impl App {
             store: store.clone(),
             metrics: Arc::clone(&metrics),
             token: token_seen,
+            token_from: match config.listen.token_file {
+                Some(_) => TokenFrom::File,
+                None => TokenFrom::Environment,
+            },
             started_at: clock.now(),
             version: env!("CARGO_PKG_VERSION"),
             ready: ready.clone(),

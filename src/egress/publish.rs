@@ -166,6 +166,7 @@ impl<'a> Publisher<'a> {
         for _ in 0..config.crawls.len() {
             let crawl = &config.crawls[*turn % config.crawls.len()];
             *turn += 1;
+            let began = self.egress.clock.steady();
             let batch = match store.lease(self.egress.request(crawl, room)).await {
                 Ok(batch) => batch,
                 // A crawl comes and goes with the sites of the config.
@@ -173,7 +174,12 @@ impl<'a> Publisher<'a> {
                     self.egress.has_crawl(crawl, false);
                     continue;
                 }
-                Err(error) => return Err(error.into()),
+                Err(error) => {
+                    if matches!(error, StoreError::Away(_)) {
+                        self.egress.not_answered(began);
+                    }
+                    return Err(error.into());
+                }
             };
             self.egress.has_crawl(crawl, true);
             if !batch.urls.is_empty() {

@@ -26,7 +26,7 @@ use crate::fetch::{FetchSetupError, Fetcher, Surroundings};
 use crate::metrics::Metrics;
 use crate::schedule::Poller;
 use crate::serve::frontier::LevelDoor;
-use crate::serve::{ApiToken, LeaseDefaults, Readiness, ServeState, Server};
+use crate::serve::{ApiToken, LeaseDefaults, Readiness, ServeState, Server, TokenFrom};
 use crate::store::{Store, StoreError};
 
 /// Requests in flight get this long to end at a stop.
@@ -179,6 +179,10 @@ impl App {
             store: store.clone(),
             metrics: Arc::clone(&metrics),
             token: token_seen,
+            token_from: match config.listen.token_file {
+                Some(_) => TokenFrom::File,
+                None => TokenFrom::Environment,
+            },
             started_at: clock.now(),
             version: env!("CARGO_PKG_VERSION"),
             ready: ready.clone(),
@@ -399,12 +403,13 @@ async fn take_over(
     let new = reload::until_restart(&old, new);
     let plan = reload::plan(&old, &new);
     let touched = reload::touched_sites(&old, &new);
-    // Before the store names their sources as due, polls must know new sites.
-    config.send_replace(Arc::new(new.clone()));
-    if let Err(error) = store.reconfigure(new.clone(), touched).await {
-        config.send_replace(old);
-        return Err(error);
-    }
+    // Not before the store has taken it: what it refuses nobody is to act by. Nor later
+    // than it names sources as due: polls must know new sites.
+    let publish = {
+        let (config, new) = (config.clone(), Arc::new(new.clone()));
+        move || drop(config.send_replace(new))
+    };
+    store.reconfigure(new.clone(), touched, publish).await?;
     defaults.send_replace(lease_defaults(&new));
     tracing::info!(
         added = plan.sites_added.len(),

@@ -28,10 +28,11 @@ mod tests;
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_nats::ConnectOptions;
+use jiff::Timestamp;
 use rustls::RootCertStore;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
@@ -111,6 +112,9 @@ pub struct Egress {
     has_written: AtomicBool,
     /// Stock has been taken of what the process before this one held.
     has_stock: AtomicBool,
+    /// When the first call for leases began, since stock was taken, whose answer the store's
+    /// server has kept to itself: what it may have leased nobody knows of.
+    unanswered: Mutex<Option<Timestamp>>,
     /// Crawls that there are not, each of them said.
     absent: Mutex<BTreeSet<String>>,
 }
@@ -140,6 +144,7 @@ impl Egress {
             is_stuck: AtomicBool::new(false),
             has_written: AtomicBool::new(false),
             has_stock: AtomicBool::new(false),
+            unanswered: Mutex::default(),
             absent: Mutex::default(),
         })
     }
@@ -163,8 +168,18 @@ impl Egress {
         }
     }
 
+    /// A call for leases that began then may have been carried out, and was not answered.
+    fn not_answered(&self, began: Timestamp) {
+        self.unanswered().get_or_insert(began);
+    }
+
+    /// A time is whole after any panic of another holder.
+    fn unanswered(&self) -> MutexGuard<'_, Option<Timestamp>> {
+        self.unanswered.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// How many leases are in flight by now, and when the first of them ends.
-    fn count_unsettled(&self) -> (usize, Option<jiff::Timestamp>) {
+    fn count_unsettled(&self) -> (usize, Option<Timestamp>) {
         let (count, first_end) = self.unsettled.count(self.clock.steady());
         self.metrics.egress_unsettled(BROKER, count);
         (count, first_end)

@@ -8,7 +8,9 @@
 use std::fmt::{self, Write as _};
 use std::io;
 
+use tracing::{Level, Metadata};
 use tracing_subscriber::field::RecordFields;
+use tracing_subscriber::filter::filter_fn;
 use tracing_subscriber::fmt::format::{DefaultFields, Writer};
 use tracing_subscriber::fmt::{FormatFields, MakeWriter};
 use tracing_subscriber::layer::SubscriberExt as _;
@@ -88,6 +90,8 @@ where
         LogFormat::Text => lines.with_ansi(colours).fmt_fields(OneLine).with_writer(writer).boxed(),
         LogFormat::Json => lines.json().flatten_event(true).with_writer(AsciiJson(writer)).boxed(),
     };
+    // Whatever the level says, and whoever sets it.
+    let lines = lines.with_filter(filter_fn(|event| !may_tell_secrets(event)));
     let subscriber = tracing_subscriber::registry().with(filter).with(lines);
     Ok((subscriber, LogHandle { filter: handle }))
 }
@@ -106,6 +110,12 @@ pub(crate) fn filter(level: &str) -> Result<EnvFilter, String> {
     }
     // What the broker's client has to say, we say once, and of all that changes.
     EnvFilter::builder().parse(format!("async_nats=off,{level}")).map_err(|e| e.to_string())
+}
+
+/// The database's client has a line for each statement, with all that is bound to it:
+/// secrets of hubs and of other daemons, and tokens of leases.
+fn may_tell_secrets(event: &Metadata<'_>) -> bool {
+    *event.level() > Level::INFO && event.target().starts_with("tokio_postgres")
 }
 
 /// A URL fit to be logged: without user and password, and with `***` in place

@@ -24,6 +24,11 @@ const LOOK: Duration = Duration::from_millis(400);
 /// Changes shown of one poll.
 const SHOWN: usize = 20;
 
+/// Why a source is due that was asked for, as the daemon says it.
+const ASKED: &str = "someone asked for it";
+/// What stands among the polls of a source and is none of them.
+const NO_POLLS: [&str; 2] = ["pushed", "let-go"];
+
 /// What to poll.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXIT)]
@@ -55,16 +60,16 @@ pub async fn run(args: &Args, options: &Options, out: &mut Output) -> Result<(),
         let url = humane::safe(&args.what);
         return Err(anyhow!("no source {url}; `sitemapd sources` lists them").into());
     }
-    let mut waiting: BTreeMap<i64, Option<Timestamp>> = BTreeMap::new();
+    let mut before = BTreeMap::new();
     let wanted = |state: &'static str| sources.iter().filter(move |source| source.state == state);
     let state = if wanted("active").next().is_some() { "active" } else { "retired" };
     for source in wanted(state).filter(|_| state == "active" || filter == "url") {
         if filter == "url" {
             truth.post(&format!("/v1/sources/{}/poll", source.id), &json!({})).await?;
         }
-        waiting.insert(source.id, source.last_poll_at);
+        before.insert(source.id, source.last_poll_at);
     }
-    if waiting.is_empty() {
+    if before.is_empty() {
         if let Some(source) = wanted("paused").next() {
             // Its site is, or has left: the daemon says which.
             let (what, why) = (humane::safe(&args.what), humane::safe(&source.why));
@@ -77,6 +82,12 @@ pub async fn run(args: &Args, options: &Options, out: &mut Output) -> Result<(),
         }
         return Err(anyhow!("nothing of {} is polled", humane::safe(&args.what)).into());
     }
+    let asked = matching(&truth, &query).await?;
+    let waiting = before.into_iter().map(|(id, last)| {
+        let source = asked.iter().find(|source| source.id == id);
+        (id, Wanted::of(last, source))
+    });
+    let waiting = waiting.collect();
     let mut seen = Seen { gathered: options.json.then(Vec::new), has_failed: false };
     let followed = follow(&truth, &query, waiting, args.wait, &mut seen, out).await;
     // What came before the wait was over stands in no other answer.
@@ -86,6 +97,35 @@ pub async fn run(args: &Args, options: &Options, out: &mut Output) -> Result<(),
     followed?;
     // Of a site some place or other is always empty; a URL is meant by whoever names it.
     if filter == "url" && seen.has_failed { Err(Failure::Reported) } else { Ok(()) }
+}
+
+/// Which poll of a source is the one that was asked for: not one that had begun before
+/// that and was still under way. All times are the daemon's.
+enum Wanted {
+    /// One that began at this time or later.
+    Since(Timestamp),
+    /// One after the last one there was.
+    After(Option<Timestamp>),
+}
+
+impl Wanted {
+    /// By when the source was last polled before it was asked for, and as it was told of
+    /// then: it is due since it was asked for, and stays so where a poll ends that had
+    /// begun before.
+    fn of(last: Option<Timestamp>, asked: Option<&Source>) -> Self {
+        let is_due = |source: &&Source| source.last_poll_at == last || source.why.contains(ASKED);
+        match asked.filter(is_due).and_then(|source| source.next_poll_at) {
+            Some(at) => Self::Since(at),
+            None => Self::After(last),
+        }
+    }
+
+    fn is_met_by(&self, polled_at: Option<Timestamp>) -> bool {
+        match self {
+            Self::Since(at) => polled_at >= Some(*at),
+            Self::After(last) => polled_at > *last,
+        }
+    }
 }
 
 /// What came of the polls so far.
@@ -100,7 +140,7 @@ struct Seen {
 async fn follow(
     truth: &SourceOfTruth,
     query: &[(&str, &str)],
-    mut waiting: BTreeMap<i64, Option<Timestamp>>,
+    mut waiting: BTreeMap<i64, Wanted>,
     patience: Duration,
     seen: &mut Seen,
     out: &mut Output,
@@ -115,9 +155,8 @@ async fn follow(
             sources.push(answers::read(&truth.get(&format!("/v1/sources/{id}"), &[]).await?)?);
         }
         for source in sources {
-            let polled =
-                waiting.get(&source.id).is_some_and(|before| source.last_poll_at > *before);
-            if !polled {
+            let wanted = waiting.get(&source.id);
+            if !wanted.is_some_and(|wanted| wanted.is_met_by(source.last_poll_at)) {
                 continue;
             }
             waiting.remove(&source.id);
@@ -160,10 +199,15 @@ async fn matching(truth: &SourceOfTruth, query: &[(&str, &str)]) -> Result<Vec<S
 async fn latest(truth: &SourceOfTruth, source: i64) -> Result<Value, Failure> {
     let answer = truth.get(&format!("/v1/sources/{source}"), &[]).await?;
     let polls = answer.get("polls").and_then(Value::as_array);
-    let Some(poll) = polls.into_iter().flatten().max_by_key(|poll| id(poll)) else {
+    let polls = polls.into_iter().flatten().filter(|poll| !NO_POLLS.contains(&result(poll)));
+    let Some(poll) = polls.max_by_key(|poll| id(poll)) else {
         return Err(anyhow!("the daemon tells no poll of source {source}").into());
     };
     Ok(poll.clone())
+}
+
+fn result(poll: &Value) -> &str {
+    poll.get("result").and_then(Value::as_str).unwrap_or_default()
 }
 
 fn id(poll: &Value) -> i64 {

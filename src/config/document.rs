@@ -98,14 +98,49 @@ impl Document {
     fn merge<'i>(&mut self, table: &mut DeTable<'i>, env: &'i Env) -> Result<(), Vec<Fault>> {
         let mut faults = Vec::new();
         for (name, keys, text) in env.overrides() {
-            let at = self.len + 1 + self.variables.len();
-            self.variables.push(name.to_owned());
-            if let Err(message) = insert(table, &keys, text, &(at..at + 1)) {
+            let at = self.place_of(name);
+            let value = self.placed(parse_value(text), name, &at);
+            if let Err(message) = insert(table, &keys, value, &at) {
                 let place = Place::Variable(name.to_owned());
                 faults.push(Fault { place, key: keys.join("."), message });
             }
         }
         if faults.is_empty() { Ok(()) } else { Err(faults) }
+    }
+
+    /// Another place in this variable.
+    fn place_of(&mut self, name: &str) -> Range<usize> {
+        let at = self.len + 1 + self.variables.len();
+        self.variables.push(name.to_owned());
+        at..at + 1
+    }
+
+    /// A value of this variable with all that is in it: where it was read it had places
+    /// of its own text, which in the file are others'. Each key has a place, by which a
+    /// fault finds its name.
+    fn placed<'i>(&mut self, value: DeValue<'i>, name: &str, at: &Range<usize>) -> DeValue<'i> {
+        match value {
+            DeValue::Table(table) => {
+                let mut placed = DeTable::new();
+                for (key, value) in table {
+                    let at = self.place_of(name);
+                    let value = self.placed(value.into_inner(), name, &at);
+                    placed.insert(
+                        Spanned::new(at.clone(), key.into_inner()),
+                        Spanned::new(at, value),
+                    );
+                }
+                DeValue::Table(placed)
+            }
+            DeValue::Array(mut array) => {
+                for item in array.iter_mut() {
+                    let inner = std::mem::replace(item.get_mut(), DeValue::Boolean(false));
+                    *item = Spanned::new(at.clone(), self.placed(inner, name, at));
+                }
+                DeValue::Array(array)
+            }
+            simple => simple,
+        }
     }
 
     fn index(&mut self, table: &DeTable<'_>, path: &str) {
@@ -154,7 +189,7 @@ impl Document {
 fn insert<'i>(
     table: &mut DeTable<'i>,
     keys: &[String],
-    text: &'i str,
+    value: DeValue<'i>,
     span: &Range<usize>,
 ) -> Result<(), String> {
     let Some((key, path)) = keys.split_last() else {
@@ -178,10 +213,7 @@ fn insert<'i>(
     }
     // The old key goes too, for its place.
     table.remove(key.as_str());
-    table.insert(
-        Spanned::new(span.clone(), key.clone().into()),
-        Spanned::new(span.clone(), parse_value(text)),
-    );
+    table.insert(Spanned::new(span.clone(), key.clone().into()), Spanned::new(span.clone(), value));
     Ok(())
 }
 

@@ -5,7 +5,7 @@
 //! settles, and only bounds what is leased: the store knows what holds.
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap};
+use std::collections::{BinaryHeap, HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use jiff::Timestamp;
@@ -51,6 +51,11 @@ impl Unsettled {
         let mut leases = self.lock();
         leases.retain(|_, end| *end > now);
         (leases.len(), leases.values().min().copied())
+    }
+
+    /// Which there are.
+    pub(super) fn tokens(&self) -> HashSet<Token> {
+        self.lock().keys().copied().collect()
     }
 
     /// How many there were when somebody looked last, less those that ended.

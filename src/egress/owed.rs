@@ -16,7 +16,7 @@ use super::book::Held;
 use super::publish::NOTE_EVERY;
 use crate::metrics::Egressed;
 use crate::queue::Token;
-use crate::store::StoreError;
+use crate::store::{OwnLease, StoreError};
 
 /// Leases to be given back, each with the time for which nobody is to have it then. No
 /// more than were in flight: while the store takes none back it gives none, either.
@@ -77,15 +77,24 @@ impl Egress {
     /// owed, and what a process that was killed had leased and not yet published. A URL
     /// is published when it may be fetched; so what may not be yet is with nobody but
     /// those who hold it. Nor is what came due after that process had last noted how far it
-    /// was, and the seconds until it would have again.
+    /// was, and the seconds until it would have again. Nor is what is in no book of ours and
+    /// was leased since a call had no answer.
     ///
     /// That another daemon holds it cannot be seen, since several may publish under one
     /// name: where there are others it is left to run out.
     pub(super) async fn take_stock(&self, held: &Held) -> Result<(), StoreError> {
         let leases = self.store.leases_of(&self.worker()).await?;
         let now = self.clock.steady();
-        self.unsettled.replace(leases.iter().map(|lease| (lease.token, lease.expires_at)));
         let held: HashSet<_> = held.tokens().collect();
+        let (known, unanswered) = (self.unsettled.tokens(), *self.unanswered());
+        self.unsettled.replace(leases.iter().map(|lease| (lease.token, lease.expires_at)));
+        // In milliseconds, as the store has its times.
+        let lease_ms = i64::try_from(self.config.lease.as_millis()).unwrap_or(i64::MAX);
+        let ends_ms = unanswered.map(|began| began.as_millisecond().saturating_add(lease_ms));
+        let is_lost = |lease: &OwnLease| {
+            !known.contains(&lease.token)
+                && ends_ms.is_some_and(|first| lease.expires_at.as_millisecond() >= first)
+        };
         let noted = if self.has_stock.load(Ordering::Relaxed) {
             None
         } else {
@@ -93,13 +102,14 @@ impl Egress {
             noted.map(|noted| noted.checked_add(NOTE_EVERY).unwrap_or(Timestamp::MAX))
         };
         let is_waiting = |at: Timestamp| at > now || noted.is_some_and(|noted| at > noted);
-        let waiting = leases.iter().filter(|lease| is_waiting(lease.not_before));
+        let unpublished = leases.iter().filter(|one| is_waiting(one.not_before) || is_lost(one));
         let strays: Vec<_> =
-            waiting.map(|lease| lease.token).filter(|token| !held.contains(token)).collect();
+            unpublished.map(|lease| lease.token).filter(|token| !held.contains(token)).collect();
         // Looked at after the leases: whoever made one of them is seen.
         if !strays.is_empty() && self.store.is_alone().await? {
             self.owed.add(strays, Duration::ZERO);
         }
+        *self.unanswered() = None;
         // What is owed stays owed: of others there may be room, and results to settle.
         self.give_back().await.or_else(|error| if error.passes() { Ok(()) } else { Err(error) })?;
         self.has_stock.store(true, Ordering::Relaxed);

@@ -16,11 +16,13 @@ use bytes::Bytes;
 use futures_util::future::{join_all, select_all};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use url::Url;
 
 use super::book::Held;
 use super::session::broker;
 use super::{Egress, Trouble};
 use crate::config::subject::Filling;
+use crate::log::redact;
 use crate::metrics::Egressed;
 use crate::queue::Leased;
 use crate::serve::message;
@@ -164,6 +166,7 @@ impl<'a> Publisher<'a> {
         for _ in 0..config.crawls.len() {
             let crawl = &config.crawls[*turn % config.crawls.len()];
             *turn += 1;
+            let began = self.egress.clock.steady();
             let batch = match store.lease(self.egress.request(crawl, room)).await {
                 Ok(batch) => batch,
                 // A crawl comes and goes with the sites of the config.
@@ -171,7 +174,12 @@ impl<'a> Publisher<'a> {
                     self.egress.has_crawl(crawl, false);
                     continue;
                 }
-                Err(error) => return Err(error.into()),
+                Err(error) => {
+                    if matches!(error, StoreError::Away(_)) {
+                        self.egress.not_answered(began);
+                    }
+                    return Err(error.into());
+                }
             };
             self.egress.has_crawl(crawl, true);
             if !batch.urls.is_empty() {
@@ -214,6 +222,7 @@ impl<'a> Publisher<'a> {
         metrics.egressed(Egressed::Acknowledged, acknowledged);
         if let Some((Leased { url, .. }, bytes)) = too_large.first() {
             let urls = too_large.len();
+            let url = Url::parse(url).map_or_else(|_| url.clone(), |url| redact(&url));
             tracing::warn!(urls, url, bytes, "messages are too large for the server or the stream");
         }
         if trouble.is_none() && acknowledged > 0 && self.egress.is_refused() {

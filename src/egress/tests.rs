@@ -118,6 +118,25 @@ async fn what_came_due_while_nobody_published_is_given_back_as_well() {
 }
 
 #[tokio::test]
+async fn what_a_call_without_an_answer_has_leased_is_given_back_at_once() {
+    let setup = Setup::new(Duration::ZERO).await;
+    let egress = setup.egress("ONE");
+    egress.take_stock(&Held::default()).await.expect("read");
+    let known = egress.store.lease(egress.request("default", 3)).await.expect("leased").urls;
+    egress.unsettled.add(&known, setup.clock.steady());
+    setup.clock.advance(Duration::from_secs(7));
+    egress.not_answered(setup.clock.steady());
+    assert_eq!(lease(&egress).await.len(), 7);
+    egress.take_stock(&Held::default()).await.expect("read");
+    assert_eq!((count(&egress).await, egress.unsettled.len()), (3, 3));
+    // What is leased after that is known, or another's.
+    assert_eq!(lease(&egress).await.len(), 7);
+    egress.take_stock(&Held::default()).await.expect("read");
+    assert_eq!(count(&egress).await, 10);
+    setup.store.close();
+}
+
+#[tokio::test]
 async fn what_is_held_here_stays_when_stock_is_taken() {
     let setup = Setup::new(Duration::from_secs(5)).await;
     let egress = setup.egress("ONE");

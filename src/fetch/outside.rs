@@ -1,12 +1,15 @@
 //! Text from outside, made fit for error texts and logs.
 //!
 //! Nothing that a stranger wrote leaves this module with control characters,
-//! with more than [`MAX_SHOWN`] bytes, or with a user name or password.
+//! with more than [`MAX_SHOWN`] bytes, or with a user name, a password or what
+//! else looks like a secret in a URL.
 
 use std::error::Error;
 use std::fmt::Write as _;
 
 use url::Url;
+
+use crate::log::redact;
 
 /// Bytes of outside text shown at most; with our words around it, an error
 /// stays below 500.
@@ -31,13 +34,9 @@ pub(super) fn text(raw: &str) -> String {
     shown
 }
 
-/// The URL without userinfo, query values kept, cut at [`MAX_SHOWN`] bytes.
+/// The URL as it may be logged, cut at [`MAX_SHOWN`] bytes.
 pub(super) fn url(raw: &Url) -> String {
-    let mut bare = raw.clone();
-    // Both setters fail only for URLs that cannot have userinfo at all.
-    let _ = bare.set_username("");
-    let _ = bare.set_password(None);
-    text(bare.as_str())
+    text(&redact(raw))
 }
 
 /// An error with its causes, each said once.
@@ -70,8 +69,8 @@ mod tests {
     }
 
     #[test]
-    fn a_shown_url_has_no_userinfo() {
-        let shown = url(&Url::parse("https://user:hunter2@example.org/a?b=c").unwrap());
-        assert_eq!(shown, "https://example.org/a?b=c");
+    fn a_shown_url_has_no_userinfo_and_no_secret() {
+        let shown = url(&Url::parse("https://user:hunter2@example.org/a?b=c&token=S3").unwrap());
+        assert_eq!(shown, "https://example.org/a?b=c&token=***");
     }
 }

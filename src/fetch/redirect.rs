@@ -147,6 +147,16 @@ mod tests {
     }
 
     #[test]
+    fn no_error_of_a_trail_repeats_a_secret_of_its_urls() {
+        let looping = follow(&mut trail("http://a.example/0?token=S3CRET", 9), "?token=S3CRET");
+        let over = follow(&mut trail("http://a.example/0", 0), "/1?api_key=S3CRET");
+        for error in [looping.unwrap_err(), over.unwrap_err()] {
+            let shown = error.to_string();
+            assert!(shown.contains("=***") && !shown.contains("S3CRET"), "{shown}");
+        }
+    }
+
+    #[test]
     fn what_is_meant_for_the_first_authority_is_never_said_after_leaving_it() {
         let mut trail = trail("https://a.example/0", 9);
         assert!(trail.is_first() && trail.is_at_home());

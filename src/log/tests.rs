@@ -93,6 +93,23 @@ fn the_level_can_be_turned_while_it_runs() {
 }
 
 #[test]
+fn no_level_has_the_client_of_the_database_tell_what_is_bound() {
+    for level in ["trace", "debug", "info,tokio_postgres=debug", "info,tokio_postgres::query=trace"]
+    {
+        let text = logged(LogFormat::Text, "info", |handle| {
+            let log = Log { format: LogFormat::Text, level: level.to_owned() };
+            handle.apply(&log).expect("a level");
+            tracing::debug!(target: "tokio_postgres::query", "executing with s3cret");
+            tracing::info!(target: "tokio_postgres::connection", "a notice");
+            tracing::debug!(target: "sitemapd", "ours");
+        });
+        assert!(!text.contains("s3cret"), "{level}: {text}");
+        assert!(text.contains("a notice"), "{level}: {text}");
+        assert_eq!(text.contains("ours"), matches!(level, "trace" | "debug"), "{level}: {text}");
+    }
+}
+
+#[test]
 fn levels_and_directives_are_read_and_typing_errors_are_not() {
     for level in ["info", "WARN", "off", "info,sitemapd=debug", "sitemapd::schedule=trace"] {
         assert!(filter(level).is_ok(), "{level}");

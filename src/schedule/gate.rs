@@ -12,6 +12,7 @@ use super::{Poller, STORE_PAUSE};
 use crate::config::Site;
 use crate::fetch::{Gate, Refusal, Wait};
 use crate::locks::Place;
+use crate::log::redact;
 use crate::recrawl::later;
 use crate::url::{are_twins, authority};
 
@@ -251,7 +252,8 @@ impl Gate for ClockGate<'_> {
         let mut held = self.held.lock().await;
         let Some(slot) = held.as_mut().and_then(|held| held.slot.take()) else { return };
         if let Err(error) = self.poller.store.give_back(authority(url), slot.at).await {
-            tracing::debug!(%error, url = %url, "a slot that was not used is not given back");
+            let url = redact(url);
+            tracing::debug!(%error, url, "a slot that was not used is not given back");
         }
     }
 

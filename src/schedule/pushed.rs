@@ -211,9 +211,10 @@ impl Poll<'_> {
         if !report.complete {
             return Ok(Named::Unknown);
         }
-        let guard = self.poller.fetcher.guard();
+        let fetcher = &self.poller.fetcher;
         let hubs = report.hints.hubs.iter().filter_map(|hub| Url::parse(hub).ok());
-        let hubs = preferred(hubs.filter(|hub| guard.check_url(hub).is_ok()));
+        let hubs = hubs.filter(|hub| fetcher.check_hub(hub, &self.target.url).is_ok());
+        let hubs = preferred(hubs);
         // One that does not name itself is taken for what was asked for.
         let own = report.hints.self_url.as_deref().filter(|own| own.len() <= MAX_URL);
         let topic = own.unwrap_or(head.final_url.as_str()).to_owned();

@@ -204,7 +204,8 @@ impl Poller {
             fields.push(("hub.secret", secret.clone()));
         }
         let gate = ClockGate::new(self, None);
-        let form = Form { url: call.hub.clone(), fields, is_secret };
+        let source = self.store.poll_target(call.source).await.ok().map(|target| target.url);
+        let form = Form { url: call.hub.clone(), fields, source, is_secret };
         let asking = tokio::time::timeout(PATIENCE, self.fetcher.post_form(&form, &gate)).await;
         let Ok(told) = asking else {
             if gate.has_not_begun(&call.hub).await {

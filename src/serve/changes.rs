@@ -266,7 +266,7 @@ pub(crate) async fn changes(
     let reader = Reader { store: store.clone(), filter, after, moved, _place: place };
     let is_followed = wanted.form == Form::Events;
     Ok(Stream(if is_followed {
-        followed(reader, &context)
+        followed(reader, &context, wanted.progress)
     } else {
         let most = params.limit.map_or(usize::MAX, |_| limit as usize);
         lines(reader, most, wanted.progress)
@@ -299,7 +299,7 @@ fn lines(reader: Reader, most: usize, progress: Progress) -> Response {
 
 /// Server-sent events: what is there, then what comes, until it is time for
 /// another connection.
-fn followed(reader: Reader, context: &Context) -> Response {
+fn followed(reader: Reader, context: &Context, progress: Progress) -> Response {
     let mut follower = Follower {
         look_again: reader.store.look_again().unwrap_or(FOLLOWS),
         reader,
@@ -314,7 +314,10 @@ fn followed(reader: Reader, context: &Context) -> Response {
         Some((stream::iter(events), then))
     });
     let events = first.chain(parts.flatten()).map(Ok::<_, Infallible>);
-    Sse::new(events).keep_alive(KeepAlive::new().interval(HEARTBEAT)).into_response()
+    let alive = KeepAlive::new().interval(HEARTBEAT);
+    // Signs of life count as well: the connection may have its age when this begins, and
+    // there may be nothing else to send.
+    Sse::new(events).keep_alive(alive).into_response().map(|body| progress.counting(body))
 }
 
 /// One who follows, and how far it knows that it has come: with a filter, or

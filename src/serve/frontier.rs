@@ -31,8 +31,8 @@ use tonic::service::Routes;
 use tonic::{Code, Status};
 
 use self::proto::url_frontier_server::UrlFrontierServer;
-use super::gate::check_bearer;
-use super::{ApiToken, ServeState};
+use super::gate::is_borne;
+use super::{ApiToken, ServeState, TokenFrom};
 use crate::metrics::Metrics;
 use crate::store::{Store, StoreError};
 
@@ -112,7 +112,7 @@ impl Frontier {
 
 /// The service, with health and reflection, behind the token.
 pub(super) fn router(state: ServeState, bound: SocketAddr, stop: CancellationToken) -> Router {
-    let ServeState { store, metrics, token, levels, .. } = state;
+    let ServeState { store, metrics, token, token_from, levels, .. } = state;
     let places = Arc::new(Semaphore::new(MAX_STREAMS));
     let counted = metrics.clone();
     let frontier =
@@ -135,7 +135,8 @@ pub(super) fn router(state: ServeState, bound: SocketAddr, stop: CancellationTok
             tracing::error!(%error, "reflection is not served");
         }
     }
-    let gate = Arc::new(Gate { token, metrics: counted, turns: Semaphore::new(MAX_CALLS) });
+    let gate =
+        Arc::new(Gate { token, token_from, metrics: counted, turns: Semaphore::new(MAX_CALLS) });
     routes.into_axum_router().layer(from_fn(move |request: Request, next: Next| {
         let gate = Arc::clone(&gate);
         async move { gate.pass(request, next).await }
@@ -145,6 +146,7 @@ pub(super) fn router(state: ServeState, bound: SocketAddr, stop: CancellationTok
 /// What stands before every call.
 struct Gate {
     token: watch::Receiver<ApiToken>,
+    token_from: TokenFrom,
     metrics: Arc<Metrics>,
     turns: Semaphore,
 }
@@ -174,11 +176,12 @@ impl Gate {
     async fn admit(&self, request: Request, next: Next) -> Response {
         let token = self.token.borrow().clone();
         if let Some(expected) = token.as_deref()
-            && check_bearer(expected, request.headers()).is_err()
+            && !is_borne(expected, request.headers())
         {
-            return refusal(Status::unauthenticated(
-                "send the token of listen.token_file as metadata: authorization: Bearer <token>",
-            ));
+            let name = self.token_from.name();
+            return refusal(Status::unauthenticated(format!(
+                "send the token of {name} as metadata: authorization: Bearer <token>"
+            )));
         }
         // A stream gives its turn back when it has begun.
         let _turn = self.turns.acquire().await;

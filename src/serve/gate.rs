@@ -13,13 +13,13 @@ use std::sync::Arc;
 
 use axum::extract::{Request, State};
 use axum::http::uri::Authority;
-use axum::http::{HeaderMap, Method, Uri, header};
+use axum::http::{HeaderMap, HeaderValue, Method, Uri, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
-use super::Context;
 use super::page;
 use super::problem::{Kind, Problem};
+use super::{Context, TokenFrom};
 
 /// Routes that anybody may ask.
 pub(super) const OPEN: [&str; 2] = ["/healthz", "/readyz"];
@@ -31,17 +31,25 @@ pub(crate) async fn admit(
     next: Next,
 ) -> Response {
     let token = context.state.token.borrow().clone();
-    let rules = Rules { token: token.as_deref(), bound: context.bound };
+    let token = token.as_deref().map(|text| Expected { text, from: context.state.token_from });
+    let rules = Rules { token, bound: context.bound };
     match rules.check(request.method(), request.uri(), request.headers()) {
         Ok(()) => next.run(request).await,
         Err(problem) => problem.into_response(),
     }
 }
 
+/// The token that is to be given.
+#[derive(Clone, Copy)]
+struct Expected<'a> {
+    text: &'a str,
+    from: TokenFrom,
+}
+
 /// What a request is held against.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 struct Rules<'a> {
-    token: Option<&'a str>,
+    token: Option<Expected<'a>>,
     bound: SocketAddr,
 }
 
@@ -96,8 +104,8 @@ fn named_host(uri: &Uri, headers: &HeaderMap) -> Result<Authority, Problem> {
     }
 }
 
-fn check_token(expected: &str, uri: &Uri, headers: &HeaderMap) -> Result<(), Problem> {
-    let given = headers.get(header::AUTHORIZATION).map(axum::http::HeaderValue::as_bytes);
+fn check_token(expected: Expected<'_>, uri: &Uri, headers: &HeaderMap) -> Result<(), Problem> {
+    let given = headers.get(header::AUTHORIZATION).map(HeaderValue::as_bytes);
     // A browser has no other way; what it sends of itself on orders of other
     // pages is refused by their origin.
     if page::is_page(uri.path())
@@ -105,30 +113,44 @@ fn check_token(expected: &str, uri: &Uri, headers: &HeaderMap) -> Result<(), Pro
     {
         return held_against(&password, expected);
     }
-    check_bearer(expected, headers)
-}
-
-/// Is this the token, in the one way in which programs give it?
-pub(super) fn check_bearer(expected: &str, headers: &HeaderMap) -> Result<(), Problem> {
-    let given = headers.get(header::AUTHORIZATION).map(axum::http::HeaderValue::as_bytes);
     let Some(given) = given.and_then(bearer) else {
+        let name = expected.from.name();
         return Err(Problem::new(
             Kind::Unauthorized,
-            "Send the token of listen.token_file as `Authorization: Bearer <token>`.",
+            format!("Send the token of {name} as `Authorization: Bearer <token>`."),
         ));
     };
     held_against(given, expected)
 }
 
-fn held_against(given: &[u8], expected: &str) -> Result<(), Problem> {
-    if same(given, expected.as_bytes()) {
+/// Is this the token, in the one way in which programs give it?
+pub(super) fn is_borne(expected: &str, headers: &HeaderMap) -> bool {
+    let given = headers.get(header::AUTHORIZATION).map(HeaderValue::as_bytes);
+    given.and_then(bearer).is_some_and(|given| same(given, expected.as_bytes()))
+}
+
+fn held_against(given: &[u8], expected: Expected<'_>) -> Result<(), Problem> {
+    if same(given, expected.text.as_bytes()) {
         return Ok(());
     }
+    let when = match expected.from {
+        TokenFrom::File => "read from listen.token_file when it started or was last reloaded",
+        TokenFrom::Environment => "found in SITEMAPD_TOKEN when it started",
+    };
     Err(Problem::new(
         Kind::Unauthorized,
-        "The token is not the one that the daemon read from listen.token_file when it started or \
-         was last reloaded.",
+        format!("The token is not the one that the daemon {when}."),
     ))
+}
+
+impl TokenFrom {
+    /// As people know it.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::File => "listen.token_file",
+            Self::Environment => "SITEMAPD_TOKEN",
+        }
+    }
 }
 
 /// The password of `Basic` (RFC 7617 section 2), whatever the user is called.
@@ -205,8 +227,6 @@ fn check_origin(host: &Authority, headers: &HeaderMap) -> Result<(), Problem> {
 
 #[cfg(test)]
 mod tests {
-    use axum::http::HeaderValue;
-
     use super::*;
 
     fn check(
@@ -220,6 +240,7 @@ mod tests {
             headers.append(*name, HeaderValue::from_static(value));
         }
         let bound = "127.0.0.1:7070".parse().expect("an address");
+        let token = token.map(|text| Expected { text, from: TokenFrom::File });
         let rules = Rules { token, bound };
         rules.check(method, &Uri::from_static(path), &headers).map_err(|problem| problem.kind())
     }

@@ -68,6 +68,15 @@ pub struct LeaseDefaults {
 /// The bearer token of the API, if it has one.
 pub type ApiToken = Option<Arc<str>>;
 
+/// Where that is set, for who has not given it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TokenFrom {
+    /// `listen.token_file`, which is read again at a reload.
+    File,
+    /// The environment, which stays as it was when the daemon started.
+    Environment,
+}
+
 /// Says whether the daemon does its work; cheap to clone, the clones are one.
 #[derive(Debug, Clone, Default)]
 pub struct Readiness(Arc<AtomicBool>);
@@ -93,6 +102,8 @@ pub struct ServeState {
     pub metrics: Arc<Metrics>,
     /// The bearer token; `None` only on a loopback listener. Follows reloads.
     pub token: channel::Receiver<ApiToken>,
+    /// Where it is from.
+    pub token_from: TokenFrom,
     /// Since when the daemon runs.
     pub started_at: Timestamp,
     /// Of the program.

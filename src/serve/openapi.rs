@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::handler::Handler;
-use axum::http::Method;
+use axum::http::{Method, StatusCode};
 use axum::middleware::from_fn;
 use axum::routing::{self, MethodRouter};
 use bytes::Bytes;
@@ -89,7 +89,12 @@ pub(super) struct Description {
 impl Description {
     /// May this route answer so? True of what is no route.
     pub(super) fn allows(&self, method: &Method, route: &str, status: u16) -> bool {
-        let method = if method == Method::HEAD { &Method::GET } else { method };
+        let is_head = method == Method::HEAD;
+        if is_head && status == StatusCode::METHOD_NOT_ALLOWED {
+            // Of HEAD nothing is told: where it is not answered it is no method of the route.
+            return true;
+        }
+        let method = if is_head { &Method::GET } else { method };
         let told = self.statuses.iter().find(|((of, path), _)| of == method && *path == route);
         told.is_none_or(|(_, statuses)| statuses.contains(&status))
     }

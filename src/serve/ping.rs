@@ -21,7 +21,7 @@ use super::Context;
 use super::extract::{Segment, accepts};
 use super::openapi::{Input, Operation, Output, media};
 use super::problem::{Kind, Problem};
-use super::public::host_key;
+use super::public::Client;
 use super::wire::submissions::Told as Status;
 use super::wire::{PUBLIC_URL_CHARS, Time, grouped, web_url_within};
 use crate::store::StoreError;
@@ -183,29 +183,39 @@ impl<T: schemars::JsonSchema> Output for Told<T> {
 /// `GET /ping`
 pub(crate) async fn ping(
     State(context): State<Arc<Context>>,
+    client: Client,
     pinged: Pinged,
 ) -> Result<Told<Received>, Problem> {
-    hear(&context, pinged).await
+    hear(&context, client, pinged).await
 }
 
 /// `POST /ping`
 pub(crate) async fn ping_posted(
     State(context): State<Arc<Context>>,
+    client: Client,
     pinged: Pinged,
 ) -> Result<Told<Received>, Problem> {
-    hear(&context, pinged).await
+    hear(&context, client, pinged).await
 }
 
-async fn hear(context: &Context, pinged: Pinged) -> Result<Told<Received>, Problem> {
+async fn hear(
+    context: &Context,
+    Client(client): Client,
+    pinged: Pinged,
+) -> Result<Told<Received>, Problem> {
     let Pinged { url, form } = pinged;
     let store = &context.state.store;
     if (context.state.refuses)(&url).is_some() {
         return Err(Problem::field("sitemap: this address is never fetched."));
     }
-    let whose = host_key(store.seed(), url.host_str().unwrap_or_default());
-    context.budgets.pings_of_host.take(whose, 1.0, store.now()).map_err(|wait| {
-        Problem::too_many(wait, "Too many pings for this host; once an hour is enough.")
-    })?;
+    // A source is polled for pings once an hour at most, whoever sends them: strangers who
+    // make sitemaps up are not to keep its owner from saying that it has changed.
+    if !store.polls(url.clone()).await? {
+        let host = url.host_str().unwrap_or_default();
+        context.budgets.take_ping(client, host, store.seed(), store.now()).map_err(|wait| {
+            Problem::too_many(wait, "Too many pings for this host; once an hour is enough.")
+        })?;
+    }
     let (id, heard) = store.hear(url.clone()).await.map_err(|error| match error {
         StoreError::Refused(why) => {
             let day = Duration::from_secs(86_400);

@@ -8,14 +8,16 @@
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::extract::{Extension, FromRequestParts, Request, State};
-use axum::http::Uri;
 use axum::http::request::Parts;
 use axum::http::uri::PathAndQuery;
+use axum::http::{Method, Uri, header};
 use axum::middleware::{Next, from_fn_with_state, map_request};
 use axum::response::{IntoResponse, Response};
+use jiff::Timestamp;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::limits::{Share, Shares, client_of, key_of};
@@ -45,24 +47,28 @@ pub(super) const DELIVERIES_OF_CLIENT: usize = DELIVERIES / 2;
 const OF_CLIENT: Share = Share { burst: 60.0, hourly: 3_600.0 };
 /// Requests of all clients together: 100 a second.
 const OF_ALL: Share = Share { burst: 500.0, hourly: 360_000.0 };
-/// Requests of one hub, which may push for many feeds; those to callbacks that
-/// are none are taken from the client's own share besides.
+/// Requests of one hub, which may push for many feeds, to what looks like a callback;
+/// those to callbacks that are none are taken from the client's own share besides.
 const OF_HUB: Share = Share { burst: 600.0, hourly: 36_000.0 };
 /// Pushes to one callback.
 const OF_CALLBACK: Share = Share { burst: 60.0, hourly: 600.0 };
-/// Pings that name something on one host.
+/// Pings that name something on one host that is no source; of sources polls are spaced
+/// by themselves.
 const PINGS_OF_HOST: Share = Share { burst: 20.0, hourly: 60.0 };
+/// Of these, pings of one client: too few to leave nothing to others.
+const PINGS_OF_HOST_BY_CLIENT: Share = Share { burst: 5.0, hourly: 15.0 };
 /// URLs that one client pushes, and that are pushed of one host: two whole
 /// pushes at once, and as many in an hour.
 const PUSHED: Share = Share { burst: 20_000.0, hourly: 20_000.0 };
 
 /// Who may ask for how much.
 pub(crate) struct Budgets {
-    pub(super) clients: Shares,
+    clients: Shares,
     hubs: Shares,
     pub(super) callbacks: Shares,
     all: Shares,
-    pub(super) pings_of_host: Shares,
+    pings_of_host: Shares,
+    pings_of_host_by_client: Shares,
     pub(super) urls_of_client: Shares,
     pub(super) urls_of_host: Shares,
 }
@@ -75,9 +81,43 @@ impl Default for Budgets {
             callbacks: Shares::new(OF_CALLBACK),
             all: Shares::new(OF_ALL),
             pings_of_host: Shares::new(PINGS_OF_HOST),
+            pings_of_host_by_client: Shares::new(PINGS_OF_HOST_BY_CLIENT),
             urls_of_client: Shares::new(PUSHED),
             urls_of_host: Shares::new(PUSHED),
         }
+    }
+}
+
+impl Budgets {
+    /// Takes one request of a client: of its own share, and of what all have only where
+    /// that lets it, so that nobody who is refused takes anything of others.
+    pub(super) fn take_request(&self, client: u128, now: Timestamp) -> Result<(), Duration> {
+        self.clients.take(client, 1.0, now).and_then(|()| self.take_of_all(now))
+    }
+
+    /// Takes a request of what all have.
+    pub(super) fn take_of_all(&self, now: Timestamp) -> Result<(), Duration> {
+        self.all.take(0, 1.0, now)
+    }
+
+    /// Is there anything left of it?
+    pub(super) fn look_at_all(&self, now: Timestamp) -> Result<(), Duration> {
+        self.all.look(0, 1.0, now)
+    }
+
+    /// Takes a ping of a client that names what is no source of this host.
+    pub(super) fn take_ping(
+        &self,
+        client: u128,
+        host: &str,
+        seed: u64,
+        now: Timestamp,
+    ) -> Result<(), Duration> {
+        let host = host_key(seed, host);
+        let pair = u128::from(xxh3_64_with_seed(&client.to_be_bytes(), seed)) << 64 | host;
+        self.pings_of_host_by_client
+            .take(pair, 1.0, now)
+            .and_then(|()| self.pings_of_host.take(host, 1.0, now))
     }
 }
 
@@ -128,7 +168,8 @@ pub(super) fn around(routes: Router<Arc<Context>>, context: Arc<Context>) -> Rou
     Router::new().fallback_service(inner).layer(map_request(respell))
 }
 
-/// Middleware: one request of the client's share, and of all.
+/// Middleware: one request of the client's share, and of all. What may be a hub's has
+/// a share of its own; of all it is taken when it is known to be one.
 async fn admit(
     State(context): State<Arc<Context>>,
     Extension(Peer(peer)): Extension<Peer>,
@@ -137,10 +178,16 @@ async fn admit(
 ) -> Response {
     let now = context.state.store.now();
     let client = key_of(client_of(peer.ip(), request.headers()));
-    let Budgets { clients, hubs, all, .. } = &context.budgets;
-    let is_hub = request.uri().path().starts_with("/websub/");
-    let share = if is_hub { hubs } else { clients };
-    if let Err(wait) = share.take(client, 1.0, now).and_then(|()| all.take(0, 1.0, now)) {
+    let budgets = &context.budgets;
+    let callback = websub::id_in(request.uri().path());
+    let taken = match callback {
+        Some(_) => budgets.hubs.take(client, 1.0, now),
+        None => budgets.take_request(client, now),
+    };
+    if let Err(wait) = taken {
+        if let Some(id) = callback.filter(|_| request.method() == Method::POST) {
+            websub::refused(&context, Client(client), id).await;
+        }
         return Problem::too_many(wait, "Too many requests; come again later.").into_response();
     }
     // A bare address of a browser's page has no place here; it is not ours to
@@ -149,8 +196,21 @@ async fn admit(
         return Problem::new(Kind::NoSuchRoute, "Say what has changed at /ping?sitemap=URL.")
             .into_response();
     }
+    if request.method() == Method::HEAD && acts(request.uri().path()) {
+        let problem = Problem::new(
+            Kind::MethodNotAllowed,
+            "A GET does something here, so there is no HEAD of it.",
+        );
+        return ([(header::ALLOW, "GET,POST")], problem).into_response();
+    }
     request.extensions_mut().insert(Client(client));
     next.run(request).await
+}
+
+/// Does a GET of this path do something, as those who wrote the protocols have it? A
+/// HEAD may not, whoever looks whether a link is dead.
+fn acts(path: &str) -> bool {
+    matches!(path, "/ping" | "/indexnow") || path.starts_with("/websub/")
 }
 
 /// Whose share something of a host is taken from.

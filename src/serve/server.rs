@@ -17,6 +17,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use axum::Router;
+use axum::body::Body;
+use futures_util::StreamExt as _;
 use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
 use hyper::service::{Service as _, service_fn};
@@ -93,6 +95,12 @@ impl Progress {
     /// Another part goes to the client, which has taken those before.
     pub(super) fn goes_on(&self) {
         self.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A long answer of which each part counts, as it goes to the client.
+    pub(super) fn counting(self, answer: Body) -> Body {
+        let parts = answer.into_data_stream();
+        Body::from_stream(parts.inspect(move |_| self.goes_on()))
     }
 
     /// Waits for the end of what a connection does last; not when its client takes

@@ -27,6 +27,7 @@ use super::openapi::{Input, Operation, Output, media};
 use super::problem::{Kind, Problem};
 use super::public::Client;
 use crate::metrics::Pushed;
+use crate::store::StoreError;
 use crate::store::hubs::rules::Mode;
 use crate::store::hubs::{CallbackId, Delivered, Intent, MAX_PUSH, Taken};
 
@@ -34,6 +35,8 @@ use crate::store::hubs::{CallbackId, Delivered, Intent, MAX_PUSH, Taken};
 const MAX_CHALLENGE: usize = 4_096;
 /// Characters of a content type or coding that are kept.
 const MAX_HEADER: usize = 200;
+/// What is said of a callback that is none.
+const NOBODY: &str = "Nobody is subscribed here.";
 /// From this size on a signature is checked on the blocking pool.
 const CHECK_APART: usize = 256 << 10;
 /// Where the signature of a push stands.
@@ -46,28 +49,64 @@ pub(crate) struct Question {
     challenge: String,
 }
 
+/// The callback that a path may be of.
+pub(super) fn id_in(path: &str) -> Option<CallbackId> {
+    path.strip_prefix("/websub/").and_then(CallbackId::parse)
+}
+
 /// The callback of a path; all that cannot be one is the same as none.
 async fn id_of(parts: &mut Parts, context: &Arc<Context>) -> Result<CallbackId, Problem> {
     let path = Path::<String>::from_request_parts(parts, context).await;
-    match path.ok().and_then(|Path(text)| CallbackId::parse(&text)) {
-        Some(id) => Ok(id),
-        None => Err(no_callback(context, parts)),
-    }
-}
-
-/// There is no such callback.
-fn no_callback(context: &Context, parts: &Parts) -> Problem {
-    let client = parts.extensions.get().copied().unwrap_or(Client(0));
-    to_stranger(context, client, Problem::new(Kind::Gone, "Nobody is subscribed here."))
+    path.ok().and_then(|Path(text)| CallbackId::parse(&text)).ok_or_else(|| {
+        // The client's share has paid for it: it has never looked like a hub's.
+        context.state.metrics.pushed(Pushed::Unknown);
+        Problem::new(Kind::Gone, NOBODY)
+    })
 }
 
 /// What who has no callback hears. Who tries many has the share of any client.
 fn to_stranger(context: &Context, Client(client): Client, problem: Problem) -> Problem {
     context.state.metrics.pushed(Pushed::Unknown);
-    match context.budgets.clients.take(client, 1.0, context.state.store.now()) {
+    match context.budgets.take_request(client, context.state.store.now()) {
         Ok(()) => problem,
-        Err(wait) => Problem::too_many(wait, "Too many requests; come again later."),
+        Err(wait) => too_many(wait),
     }
+}
+
+/// Is that which was pushed lost by this answer, though its hub has done nothing wrong?
+fn is_lost(kind: Kind) -> bool {
+    matches!(kind, Kind::BodyTooLarge | Kind::Busy | Kind::RequestTimeout)
+}
+
+/// A push is not taken and may never come again: there is something new, and the source
+/// itself has it.
+async fn ask_the_source(context: &Context, id: CallbackId) -> Result<(), StoreError> {
+    context.state.metrics.pushed(Pushed::Hint);
+    context.state.store.hint_callback(id).await
+}
+
+/// A push was refused before anybody had looked whose it is. The look costs something,
+/// so it is taken from the share that any client has.
+pub(super) async fn refused(context: &Context, Client(client): Client, id: CallbackId) {
+    let store = &context.state.store;
+    if context.budgets.take_request(client, store.now()).is_err() {
+        return;
+    }
+    let hinted = match store.callback(id).await {
+        Ok(Some(_)) => ask_the_source(context, id).await,
+        Ok(None) => {
+            context.state.metrics.pushed(Pushed::Unknown);
+            Ok(())
+        }
+        Err(error) => Err(error),
+    };
+    if let Err(error) = hinted {
+        tracing::warn!(%error, "a push was refused and its source is not asked instead");
+    }
+}
+
+fn too_many(wait: Duration) -> Problem {
+    Problem::too_many(wait, "Too many requests; come again later.")
 }
 
 impl FromRequestParts<Arc<Context>> for Question {
@@ -150,11 +189,14 @@ pub(crate) async fn verify(
 ) -> Result<Echo, Problem> {
     // 404 disagrees (section 5.3.1).
     let refusal = Problem::new(Kind::NotFound, "Nobody here has asked for that.");
-    match context.state.store.confirm(id, intent).await? {
-        Some(true) => Ok(Echo(challenge)),
-        Some(false) => Err(refusal),
-        None => Err(to_stranger(&context, client, refusal)),
-    }
+    let store = &context.state.store;
+    // Whose it is is known only when it is done, and then it is to be answered.
+    context.budgets.look_at_all(store.now()).map_err(too_many)?;
+    let Some(is_confirmed) = store.confirm(id, intent).await? else {
+        return Err(to_stranger(&context, client, refusal));
+    };
+    let _ = context.budgets.take_of_all(store.now());
+    if is_confirmed { Ok(Echo(challenge)) } else { Err(refusal) }
 }
 
 /// What a hub has pushed to a callback that is listened to.
@@ -176,21 +218,19 @@ impl FromRequest<Arc<Context>> for Push {
         let now = store.now();
         // Nothing of the body is read for who has no business here.
         let Some(callback) = store.callback(id).await? else {
-            return Err(no_callback(context, &parts));
+            let client = parts.extensions.get().copied().unwrap_or(Client(0));
+            return Err(to_stranger(context, client, Problem::new(Kind::Gone, NOBODY)));
         };
         let whose = u128::from_be_bytes(id.0);
-        if let Err(wait) = context.budgets.callbacks.take(whose, 1.0, now) {
-            // It may never come again; the source itself has it.
-            context.state.metrics.pushed(Pushed::Hint);
-            store.hint_callback(id).await?;
+        let budgets = &context.budgets;
+        let taken = budgets.callbacks.take(whose, 1.0, now);
+        if let Err(wait) = taken.and_then(|()| budgets.take_of_all(now)) {
+            ask_the_source(context, id).await?;
             return Err(Problem::too_many(wait, "Too many pushes; come again later."));
         }
         let read = read_bytes(&parts, body, MAX_PUSH, &context.deliveries).await;
-        let is_lost = |kind| matches!(kind, Kind::BodyTooLarge | Kind::Busy);
         if read.as_ref().is_err_and(|problem| is_lost(problem.kind())) {
-            // There is something new, and the source itself has it.
-            context.state.metrics.pushed(Pushed::Hint);
-            store.hint_callback(id).await?;
+            ask_the_source(context, id).await?;
         }
         let (body, held) = read?;
         let (secret, headers) = (callback.secret, parts.headers);
@@ -254,7 +294,7 @@ pub(crate) async fn receive(
         Taken::Kept => {}
         Taken::Hint => metrics.pushed(Pushed::Hint),
         Taken::Early => metrics.pushed(Pushed::Ignored),
-        Taken::Gone => return Err(Problem::new(Kind::Gone, "Nobody is subscribed here.")),
+        Taken::Gone => return Err(Problem::new(Kind::Gone, NOBODY)),
     }
     Ok(Accepted)
 }
@@ -269,4 +309,22 @@ async fn is_signed(secret: String, headers: &HeaderMap, body: Bytes) -> Result<b
     }
     let checking = tokio::task::spawn_blocking(move || said.is_of(secret.as_bytes(), &body));
     checking.await.map_err(|_| Problem::new(Kind::Internal, "The signature was not checked."))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_push_is_lost_where_it_was_too_large_too_slow_or_one_too_many() {
+        for (kind, expected) in [
+            (Kind::BodyTooLarge, true),
+            (Kind::Busy, true),
+            (Kind::RequestTimeout, true),
+            // Its hub has left, and knows it.
+            (Kind::MalformedJson, false),
+        ] {
+            assert_eq!(is_lost(kind), expected, "{kind:?}");
+        }
+    }
 }

@@ -34,15 +34,17 @@ const SOURCES_PER_JOB: usize = 1_000;
 
 impl Store {
     /// Sites, policies and limits are those of this config from now on. Sites that
-    /// are not `touched` are as the store has them.
+    /// are not `touched` are as the store has them. `taken` is called where all that
+    /// holds, before sources of sites that are new are named as due; it may not block.
     pub async fn reconfigure(
         &self,
         config: Config,
         touched: BTreeSet<String>,
+        taken: impl FnOnce() + Send + 'static,
     ) -> Result<(), StoreError> {
         let policy = Policy::new(&config);
         self.write(Lane::Bulk, move |state| {
-            state.replace_policy(Policy::new(&config));
+            state.replace_policy(Policy::new(&config), Box::new(taken));
             // Sites come, go and return, and with them what may be leased.
             state.sync_sites(&config, |name| touched.contains(name))?;
             state.reload_windows()?;

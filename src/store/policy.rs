@@ -71,13 +71,18 @@ pub(super) struct Policy {
 }
 
 /// What the policy was before a reload that is not committed yet.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Policies {
     /// Before the job that runs.
     job: Option<Policy>,
     /// Before the transaction.
     transaction: Option<Policy>,
+    /// Who is to hear of the reload once it is committed.
+    taken: Option<Taken>,
 }
+
+/// Hears that a reload holds, before anybody is woken by what came with it.
+pub(super) type Taken = Box<dyn FnOnce() + Send>;
 
 impl Policies {
     /// That before the job that runs, where it has brought another.
@@ -96,17 +101,21 @@ impl Policies {
     pub(super) fn take_back(&mut self, policy: &mut Policy) {
         if let Some(before) = self.job.take() {
             *policy = before;
+            self.taken = None;
         }
     }
 
     /// The transaction is committed.
     pub(super) fn committed(&mut self) {
-        *self = Self::default();
+        if let Some(taken) = std::mem::take(self).taken {
+            taken();
+        }
     }
 
     /// The transaction is taken back.
     pub(super) fn give_up(&mut self, policy: &mut Policy) {
         self.take_back(policy);
+        self.taken = None;
         if let Some(before) = self.transaction.take() {
             *policy = before;
         }
@@ -114,10 +123,12 @@ impl Policies {
 }
 
 impl State {
-    /// Another policy holds from now on, if what comes with it is committed.
-    pub(super) fn replace_policy(&mut self, policy: Policy) {
+    /// Another policy holds from now on, if what comes with it is committed, which
+    /// `taken` hears then.
+    pub(super) fn replace_policy(&mut self, policy: Policy, taken: Taken) {
         let before = std::mem::replace(&mut self.policy, policy);
         self.policies.job.get_or_insert(before);
+        self.policies.taken = Some(taken);
     }
 }
 

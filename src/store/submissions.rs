@@ -101,6 +101,19 @@ impl Store {
         self.write(Lane::Bulk, move |state| state.hear(&url, fresh)).await
     }
 
+    /// Is a sitemap or feed polled whose URL is this one, as people may spell it?
+    pub async fn polls(&self, url: Url) -> Result<bool, StoreError> {
+        self.read(move |conn| {
+            for place in spellings(&url) {
+                if sources_at(conn, &place)?.iter().any(|source| source.polled) {
+                    return Ok(true);
+                }
+            }
+            Ok(false)
+        })
+        .await
+    }
+
     /// One submission, as it stands.
     pub async fn submission(&self, id: SubmissionId) -> Result<SubmissionView, StoreError> {
         self.read(move |conn| submission(conn, id)).await

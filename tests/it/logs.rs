@@ -95,6 +95,14 @@ fn the_events_of_operations_are_logged_with_just_these_fields() {
     }
 }
 
+#[test]
+fn no_field_has_the_name_of_one_that_every_event_has() {
+    for (message, fields) in logged() {
+        let twice: Vec<_> = ALWAYS.iter().filter(|name| fields.contains(**name)).collect();
+        assert!(twice.is_empty(), "{message}: JSON would have {twice:?} twice");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_poll_is_logged_with_the_fields_that_are_told_of() {
     let origin = Origin::start().await;

@@ -169,10 +169,23 @@ fn a_fault_in_the_environment_names_the_variable() {
         ("SITEMAPD__SITE__NAME", "a", "sites are written in files"),
         ("SITEMAPD__LISTEN__API", "x", ": listen.api: found \"x\", allowed is an address"),
         ("SITEMAPD__RECRAWL__CHANGEFREQ__DAILY", "x", ": recrawl.changefreq.daily: found \"x\""),
+        // Of a table as of its keys, however far into it.
+        ("SITEMAPD__LISTEN", "{api = \"x\"}", ": listen.api: found \"x\", allowed is an address"),
+        ("SITEMAPD__LISTEN", "{grpc = \"x\", api = \"127.0.0.1:1\"}", ": listen.grpc: found \"x\""),
+        ("SITEMAPD__LISTEN", "{apj = \"x\"}", ": listen.apj: unknown key; did you mean api?"),
+        ("SITEMAPD__LISTEN", "{api = 1}", ": listen.api: "),
+        (
+            "SITEMAPD__RECRAWL",
+            "{changefreq = {weekly = \"7d\", daily = \"x\"}}",
+            ": recrawl.changefreq.daily: found \"x\"",
+        ),
+        ("SITEMAPD__FETCH__ALLOW", "[\"127.0.0.1\", \"x\"]", ": fetch.allow: "),
         ("SITEMAPD__LISTEN__GRPC", "x", ": listen.grpc: found \"x\", allowed is an address"),
     ] {
-        let (_folder, config) =
-            load(&[("c.toml", "[poll]\nmax = \"1d\"")], &Env::from([(name, value)]));
+        let (_folder, config) = load(
+            &[("c.toml", "[poll]\nmax = \"1d\"\n# and more than a variable has")],
+            &Env::from([(name, value)]),
+        );
         let told = config.expect_err(name).to_string();
         assert!(told.starts_with(&format!("environment variable {name}: ")), "{told}");
         assert!(told.contains(expected), "{told}");

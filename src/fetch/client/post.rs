@@ -1,6 +1,8 @@
 //! The one request that is no GET: a form for a hub (`WebSub` section 5.1).
 //!
-//! It passes the same guard, gate and resolver as a poll, hop by hop. Of the
+//! It passes the same guard, gate and resolver as a poll, hop by hop. But where it
+//! goes any document says, and it may change something there: what `fetch.allow`
+//! opens for polls is open to it only at the host of the source itself. Of the
 //! answer only the status and a few words of it are read.
 
 use std::time::Duration;
@@ -10,8 +12,9 @@ use tokio::time::Instant;
 use url::Url;
 
 use super::{Fetcher, Spent};
+use crate::fetch::guard::is_public;
 use crate::fetch::redirect::{self, Trail};
-use crate::fetch::{FetchError, Gate, failure, headers, outside, resolver};
+use crate::fetch::{Blocked, FetchError, Gate, Guard, failure, headers, outside, resolver};
 
 /// Redirects followed: hubs move now and then, and need no more.
 const MAX_REDIRECTS: u32 = 3;
@@ -21,6 +24,10 @@ const SAYING: Duration = Duration::from_secs(2);
 /// How a form is written.
 const FORM: HeaderValue = HeaderValue::from_static("application/x-www-form-urlencoded");
 
+/// Why an address that polls may go to is none for a form.
+const INSIDE: &str =
+    "a hub at no public address is asked only for sources of its own host, and by fetch.allow";
+
 /// A form to be sent.
 #[derive(Clone)]
 pub struct Form {
@@ -28,6 +35,8 @@ pub struct Form {
     pub url: Url,
     /// Names and values.
     pub fields: Vec<(&'static str, String)>,
+    /// The source whose document names that place; none where it is gone.
+    pub source: Option<Url>,
     /// Does it hold what nobody on the way may read? Then it is sent over
     /// https only, redirects included.
     pub is_secret: bool,
@@ -46,7 +55,22 @@ pub struct Told {
     pub retry_after: Option<Duration>,
 }
 
+impl Form {
+    /// Is this at the host of its source?
+    fn is_at_home(&self, url: &Url) -> bool {
+        self.source.as_ref().is_some_and(|source| source.host() == url.host())
+    }
+}
+
 impl Fetcher {
+    /// Judges what the URL of a hub that a source names shows by itself.
+    pub fn check_hub(&self, hub: &Url, source: &Url) -> Result<(), Blocked> {
+        if hub.host() == source.host() {
+            return self.inner.guard.check_url(hub);
+        }
+        Guard::default().check_url(hub)
+    }
+
     /// Sends a form. A redirect that asks to send it again (307, 308) is
     /// followed; any other is an answer.
     pub async fn post_form<G: Gate>(&self, form: &Form, gate: &G) -> Result<Told, FetchError> {
@@ -60,7 +84,7 @@ impl Fetcher {
             if form.is_secret && url.scheme() != "https" {
                 return Err(FetchError::Blocked("a secret is sent over https only".to_owned()));
             }
-            match self.post(&trail, &body, &mut spent, gate).await? {
+            match self.post(form, &trail, &body, &mut spent, gate).await? {
                 Posted::Elsewhere(status, location) => trail.follow(status, &location)?,
                 Posted::Told(told) => return Ok(told),
             }
@@ -69,6 +93,7 @@ impl Fetcher {
 
     async fn post<G: Gate>(
         &self,
+        form: &Form,
         trail: &Trail,
         body: &str,
         spent: &mut Spent,
@@ -76,7 +101,18 @@ impl Fetcher {
     ) -> Result<Posted, FetchError> {
         let inner = &*self.inner;
         let url = trail.current();
-        let (addresses, _turns) = inner.enter(trail, spent, gate).await?;
+        let is_at_home = form.is_at_home(url);
+        if !is_at_home && let Err(Blocked::Address(_)) = Guard::default().check_url(url) {
+            return Err(inside());
+        }
+        let (mut addresses, _turns) = inner.enter(trail, spent, gate).await?;
+        // Through a proxy there may be none that we know of.
+        if !is_at_home && !addresses.is_empty() {
+            addresses = addresses.iter().copied().filter(|at| is_public(at.ip())).collect();
+            if addresses.is_empty() {
+                return Err(inside());
+            }
+        }
         let asking = async {
             let host = url.host_str().unwrap_or_default();
             let once = || {
@@ -96,6 +132,10 @@ impl Fetcher {
                 && let Some(peer) = response.remote_addr()
             {
                 inner.guard.check_addr(peer)?;
+                // A connection that a poll had opened may lead elsewhere than a new one.
+                if !is_at_home && !is_public(peer.ip()) {
+                    return Err(inside());
+                }
             }
             let status = response.status().as_u16();
             let now = inner.clock.as_ref().map(|clock| clock());
@@ -113,6 +153,10 @@ impl Fetcher {
         };
         spent.on(&inner.limits, asking).await
     }
+}
+
+fn inside() -> FetchError {
+    FetchError::Blocked(INSIDE.to_owned())
 }
 
 enum Posted {

@@ -146,7 +146,7 @@ impl UrlFrontier for Frontier {
             Level::Error => "error",
         };
         (self.levels)(level).map_err(Status::failed_precondition)?;
-        tracing::info!(level, "log level set until the next reload");
+        tracing::info!(to = level, "log level set until the next reload");
         Ok(Response::new(Empty {}))
     }
 

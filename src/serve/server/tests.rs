@@ -228,3 +228,21 @@ async fn a_last_answer_goes_on_for_as_long_as_its_client_takes_it() {
     assert_eq!(progress.finish(answer(2, LAST_REQUEST * 10)).await, None, "it is not");
     assert_eq!(began.elapsed(), LAST_REQUEST);
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_of_signs_of_life_alone_goes_on_while_they_are_taken() {
+    let progress = Progress::default();
+    let signs = futures_util::stream::unfold(0, |sent| async move {
+        sleep(LAST_REQUEST / 4).await;
+        (sent < 20).then_some((Ok::<_, io::Error>(":\n"), sent + 1))
+    });
+    let mut parts = progress.clone().counting(Body::from_stream(signs)).into_data_stream();
+    let reading = async {
+        let mut read = 0;
+        while parts.next().await.is_some() {
+            read += 1;
+        }
+        read
+    };
+    assert_eq!(progress.finish(reading).await, Some(20));
+}

@@ -172,3 +172,40 @@ fn a_poll_after_which_its_source_is_retired_is_shown_as_any_other() {
     assert_eq!((code, err.as_str()), (0, ""), "{out}");
     assert_eq!(out, "http://a.test/1.xml\n  gone  410 Gone\n");
 }
+
+#[test]
+fn a_poll_that_had_begun_before_it_was_asked_for_is_not_the_one() {
+    let api = Origin::start_blocking();
+    let told = |last: &str, next: &str, why: &str| {
+        let mut row = source(1, "active", "success", None, why);
+        row["last_poll_at"] = json!(last);
+        row["next_poll_at"] = json!(next);
+        row
+    };
+    let list = |row: Value| Reply::json(json!({ "sources": [row], "next": null }).to_string());
+    let (under_way, asked, next) =
+        ("2026-11-21T08:00:00.000Z", "2026-11-21T08:00:05.000Z", "2026-11-22T08:00:00.000Z");
+    let after = told("2026-11-21T08:00:07.000Z", next, "the interval");
+    api.set_sequence(
+        "/v1/sources?site=a&limit=1000",
+        [
+            list(told("2026-11-20T08:00:00.000Z", under_way, "the interval")),
+            // One under way ends before we look, and the next while we wait.
+            list(told(under_way, asked, "someone asked for it")),
+            list(told(under_way, asked, "someone asked for it")),
+            list(after.clone()),
+        ],
+    );
+    api.set("/v1/sites/a/poll", Reply::json("{}"));
+    let poll = |id: i64, result: &str| json!({ "id": id, "source": 1, "url": "http://a.test/1.xml", "result": result });
+    let mut whole = after;
+    whole["polls"] = json!([poll(7, "pushed"), poll(6, "unchanged"), poll(5, "changed")]);
+    api.set("/v1/sources/1", Reply::json(whole.to_string()));
+    let none = json!({ "changes": [], "next": null }).to_string();
+    api.set("/v1/polls/6/changes?limit=20", Reply::json(none));
+    let args = ["poll", "a", "--wait", "5s", "--api", &api.base()];
+    let (code, out, err) = outcome(sitemapd().args(args));
+    assert_eq!((code, err.as_str()), (0, ""), "{out}");
+    assert_eq!(out, "http://a.test/1.xml\n  unchanged\n");
+    assert_eq!(api.requests("/v1/sources?site=a&limit=1000").len(), 4);
+}

@@ -120,7 +120,11 @@ async fn the_token_may_come_from_the_environment() {
     let running = tokio::spawn(app.run(stop.clone(), reloads));
     for (token, is_let_in) in [(Some("s3cret"), true), (Some("other"), false), (None, false)] {
         let client = ApiClient::new(&addr, token).unwrap();
-        assert_eq!(client.get::<Value>("/v1/status", &[]).await.is_ok(), is_let_in, "{token:?}");
+        let answer = client.get::<Value>("/v1/status", &[]).await;
+        assert_eq!(answer.is_ok(), is_let_in, "{token:?}");
+        let told = answer.err().map_or_else(String::new, |error| error.to_string());
+        assert_eq!(told.contains("SITEMAPD_TOKEN"), !is_let_in, "{told}");
+        assert!(!told.contains("token_file"), "there is none: {told}");
     }
     stop.cancel();
     running.await.unwrap().unwrap();

@@ -319,7 +319,7 @@ async fn a_site_that_a_daemon_does_not_have_in_its_config_yet_is_not_leased_by_i
     };
     assert_eq!(of_b().await, 0, "by whose rules?");
     config.sites = Config::from_toml_str(&both).unwrap().sites;
-    other.reconfigure(config, ["b".to_owned()].into()).await.unwrap();
+    other.reconfigure(config, ["b".to_owned()].into(), || ()).await.unwrap();
     assert!(of_b().await > 0);
 }
 

@@ -3,7 +3,7 @@
 use super::*;
 use crate::http::openapi::untold;
 use crate::support::Reply;
-use crate::support::daemon::{MINUTE, World};
+use crate::support::daemon::{MINUTE, World, sitemap};
 
 async fn listening() -> (World, Daemon, Origin) {
     let origin = Origin::start().await;
@@ -50,6 +50,22 @@ async fn a_client_has_a_share_of_requests_and_takes_nothing_of_anothers() {
 }
 
 #[tokio::test]
+async fn who_is_refused_takes_nothing_of_what_all_have() {
+    let (_world, daemon, _origin) = listening().await;
+    // More than all clients together may ask for.
+    for path in ["/websub/a/b", "/websub/a", &format!("/websub/{}", "0".repeat(32)), "/nothing"] {
+        for _ in 0..600 {
+            get_as(&daemon, "198.51.100.1", path).await;
+        }
+        let other = get_as(&daemon, "198.51.100.2", "/openapi.json").await;
+        assert_eq!(other.status, 200, "{path}");
+    }
+    let refused = get_as(&daemon, "198.51.100.1", "/websub/a/b").await;
+    assert_eq!(refused.status, 429);
+    daemon.stop().await;
+}
+
+#[tokio::test]
 async fn pings_of_one_host_are_limited_whoever_sends_them() {
     let (_world, daemon, origin) = listening().await;
     let mut last = 200;
@@ -60,6 +76,36 @@ async fn pings_of_one_host_are_limited_whoever_sends_them() {
     assert_eq!(last, 429);
     let other = get(&daemon, "/ping?sitemap=https://other.example/s.xml").await;
     assert_eq!(other.status, 200);
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_stranger_who_makes_sitemaps_up_keeps_nobody_from_pinging_for_the_host() {
+    let origin = Origin::start().await;
+    let base = origin.base();
+    origin.set("/robots.txt", Reply::text("User-agent: *\n"));
+    origin.set("/s.xml", Reply::xml(sitemap(&base, &[("/1", "")])));
+    let world = World::new(&[&origin]);
+    let daemon = world.start(&site(&origin, &format!("sitemaps = [\"{base}/s.xml\"]"))).await;
+    daemon.polled("/s.xml", 1).await;
+    let ping = async |client: &str, path: &str| {
+        get_as(&daemon, client, &format!("/ping?sitemap={base}{path}")).await.status
+    };
+    let mut told = Vec::new();
+    for n in 0..20 {
+        told.push(ping("198.51.100.1", &format!("/made-up-{n}.xml")).await);
+    }
+    assert_eq!(told.iter().filter(|status| **status == 200).count(), 5);
+    assert_eq!(ping("198.51.100.2", "/new.xml").await, 200);
+    // Where nothing is left of the host's share, a source may still be named.
+    for client in 3..8 {
+        for n in 0..5 {
+            ping(&format!("198.51.100.{client}"), &format!("/{n}.xml")).await;
+        }
+    }
+    assert_eq!(ping("198.51.100.9", "/new.xml").await, 429);
+    assert_eq!(ping("198.51.100.9", "/s.xml").await, 200);
+    assert_eq!(ping("198.51.100.1", "/s.xml").await, 200);
     daemon.stop().await;
 }
 
@@ -79,6 +125,30 @@ async fn large_forms_and_inner_addresses_are_refused() {
     assert_eq!(page.status, 200);
     assert!(!page.body.contains("<script"), "{}", page.body);
     assert!(page.header("content-security-policy").unwrap().starts_with("default-src 'none'"));
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn head_does_nothing_where_get_does_something() {
+    let (_world, daemon, origin) = listening().await;
+    let url = encoded(&format!("{}/s.xml", origin.base()));
+    for target in [
+        format!("/ping?sitemap={url}"),
+        format!("/webmasters/tools/ping?sitemap={url}"),
+        format!("/indexnow?key=0123456789abcdef&url={url}"),
+        format!("/websub/{}?hub.mode=denied&hub.topic={url}", "0".repeat(32)),
+        "/websub/a".to_owned(),
+    ] {
+        let answer = send(daemon.public.unwrap(), &format!("HEAD {target} HTTP/1.1"), "").await;
+        assert_eq!(answer.status, 405, "{target}");
+        assert_eq!(answer.header("allow"), Some("get,post"), "{target}");
+        assert_eq!(answer.body, "");
+    }
+    assert_eq!(origin.requests("/s.xml").len(), 0);
+    let kept = daemon.store.submissions(false, 10, None).await.unwrap();
+    assert!(kept.items.is_empty(), "{:?}", kept.items);
+    let head = send(daemon.public.unwrap(), "HEAD /openapi.json HTTP/1.1", "").await;
+    assert_eq!(head.status, 200);
     daemon.stop().await;
 }
 

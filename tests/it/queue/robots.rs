@@ -169,7 +169,7 @@ async fn what_was_held_back_for_one_token_is_judged_anew_for_another() {
     };
     judged(&mut queue, Some("otherbot"));
     let touched = ["a".to_owned()].into();
-    queue.store.reconfigure(queue.config.clone(), touched).await.unwrap();
+    queue.store.reconfigure(queue.config.clone(), touched, || ()).await.unwrap();
     while queue.store.maintain().await.unwrap() {}
     assert_eq!(paths(&queue.lease(10).await), ["/1"]);
     queue.list_urls("a", ["http://a.test/3".to_owned()]).await;
@@ -272,7 +272,7 @@ async fn the_crawl_delay_of_the_fetchers_own_group_is_kept_also_when_their_token
     save(&queue, rules(text)).await;
     assert_eq!(gap(&queue).await, 9);
     "otherbot".clone_into(&mut queue.config.sites.get_mut("a").unwrap().robots_agent);
-    queue.store.reconfigure(queue.config.clone(), ["a".to_owned()].into()).await.unwrap();
+    queue.store.reconfigure(queue.config.clone(), ["a".to_owned()].into(), || ()).await.unwrap();
     queue.maintain().await;
     assert_eq!(gap(&queue).await, 20);
 }

@@ -1,9 +1,11 @@
 //! Sources that go leave nothing behind that others could be taken for.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use jiff::Timestamp;
+use sitemapd::config::Config;
 use sitemapd::diff::dates::Dates;
 use sitemapd::fetch::Validators;
 use sitemapd::model::{DocumentKind, Outcome, Role, SourceId};
@@ -453,7 +455,7 @@ async fn a_reload_looks_at_sites_that_it_touches_and_at_those_that_lost_somethin
     };
     let reload = async |touched: &[&str]| {
         let touched = touched.iter().map(|name| (*name).to_owned()).collect();
-        queue.store.reconfigure(config.clone(), touched).await.unwrap();
+        queue.store.reconfigure(config.clone(), touched, || ()).await.unwrap();
     };
     reload(&["a"]).await;
     assert_eq!(homes().await, "http://new-a.test/ http://b.test/ http://c.test/");
@@ -468,4 +470,24 @@ async fn a_reload_looks_at_sites_that_it_touches_and_at_those_that_lost_somethin
     let sources = queue.store.sources(filter).await.unwrap().items;
     let listed = sources.iter().find(|source| source.url == "http://b.test/sitemap-b.xml");
     assert!(listed.is_some_and(|source| source.state == "active"), "{sources:?}");
+}
+
+#[tokio::test]
+async fn a_config_is_told_of_once_it_holds_and_never_where_it_is_refused() {
+    let text = site("a", "http://a.test/", "");
+    let queue = Queue::open(&text).await;
+    let told = Arc::new(AtomicU32::new(0));
+    let reload = async |text: &str| {
+        let mut config = queue.config.clone();
+        config.sites = Config::from_toml_str(text).unwrap().sites;
+        let touched = config.sites.keys().cloned().collect();
+        let told = Arc::clone(&told);
+        let taken = move || _ = told.fetch_add(1, Ordering::Relaxed);
+        queue.store.reconfigure(config, touched, taken).await
+    };
+    let moved = site("a", "http://a.test/", "crawl = \"other\"");
+    assert!(reload(&moved).await.is_err());
+    assert_eq!(told.load(Ordering::Relaxed), 0);
+    reload(&(text.clone() + &site("b", "http://b.test/", ""))).await.unwrap();
+    assert_eq!(told.load(Ordering::Relaxed), 1);
 }

@@ -15,8 +15,8 @@ use sitemapd::config::Config;
 use sitemapd::fetch::resolver::{Lookup, system_lookup};
 use sitemapd::model::SourceId;
 use sitemapd::queue::{LeaseRequest, Leased};
-use sitemapd::store::Store;
 use sitemapd::store::views::{Counts, PollView, SourceFilter, SourceView, UrlView};
+use sitemapd::store::{Store, StoreError};
 use tempfile::TempDir;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
@@ -159,10 +159,15 @@ fn config(text: &str, allow: &[u16], folder: &Path) -> Config {
 impl Daemon {
     /// Lets another config take effect, and waits until it has.
     pub async fn reload(&self, text: &str) {
+        self.try_reload(text).await.unwrap();
+    }
+
+    /// The same where the store may refuse it.
+    pub async fn try_reload(&self, text: &str) -> Result<(), StoreError> {
         let config = config(text, &self.allow, &self.folder);
         let (done, holds) = oneshot::channel();
         self.reload.send(Reload { config, done }).await.unwrap();
-        holds.await.unwrap().unwrap();
+        holds.await.unwrap()
     }
 
     /// Stops it and waits until the folder is free.

@@ -201,7 +201,7 @@ impl Queue {
         let mut config = Config::from_toml_str(text).unwrap();
         engine::place(&mut config, self.folder());
         let all = config.sites.keys().cloned().collect();
-        self.store.reconfigure(config, all).await
+        self.store.reconfigure(config, all, || ()).await
     }
 
     /// All the housekeeping that there is to do.

@@ -205,6 +205,34 @@ async fn no_hub_leads_to_an_inner_address() {
 }
 
 #[tokio::test]
+async fn what_is_open_to_polls_is_open_to_hubs_at_the_host_of_their_source_only() {
+    let (origin, hub) = (Origin::start().await, Origin::start().await);
+    origin.set("/robots.txt", Reply::text("User-agent: *\n"));
+    hub.route(|_| Some(Reply::status(202)));
+    let at = |name: &str, path: &str| format!("http://{name}:{}{path}", hub.port());
+    let others = [at("127.0.0.1", "/address"), at("other.test", "/name")];
+    origin.set("/feed", feed(&origin, &others, &["/1"]));
+    let world = World::with_names(&[&origin, &hub]);
+    let named = format!("http://feeds.test:{}", origin.port());
+    let daemon = world.start(&config(&origin, "").replace(&origin.base(), &named)).await;
+    daemon
+        .wait("the refusal", async || {
+            let error = daemon.source("/feed").await.push?.error?;
+            error.contains("sources of its own host").then_some(())
+        })
+        .await;
+    for path in ["/address", "/name"] {
+        assert!(hub.requests(path).is_empty(), "{path}");
+    }
+    origin.set("/feed", feed(&origin, &[at("feeds.test", "/own")], &["/1"]));
+    daemon.poll("/feed").await;
+    // Not before: the other one would be asked again, and this one an hour later.
+    daemon.clock.advance(HOUR);
+    assert_eq!(asked_of(&daemon, &hub, "/own", 1).await["hub.mode"], "subscribe");
+    daemon.stop().await;
+}
+
+#[tokio::test]
 async fn a_hub_that_moved_is_followed() {
     let (stage, moved) = (Stage::set().await, Origin::start().await);
     drop(moved);
@@ -274,5 +302,26 @@ async fn strangers_who_ask_as_hubs_do_have_no_more() {
     let whole = format!("GET http://{}/metrics HTTP/1.1", stage.daemon.api);
     let told = send(stage.daemon.api, &whole, "").await.body;
     assert!(told.contains("sitemapd_hub_pushes_total{result=\"unknown\"} 70"), "{told}");
+    stage.daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_push_that_is_refused_at_the_door_is_a_hint_while_its_sender_has_a_share() {
+    let (stage, callback) = Stage::subscribed().await;
+    let hints = async || {
+        let whole = format!("GET http://{}/metrics HTTP/1.1", stage.daemon.api);
+        let told = send(stage.daemon.api, &whole, "").await.body;
+        let line = "sitemapd_hub_pushes_total{result=\"hint\"} ";
+        let rest = told.split(line).nth(1).unwrap_or("0");
+        rest.lines().next().unwrap().parse::<u64>().unwrap()
+    };
+    for _ in 0..600 {
+        push(&stage.daemon, &callback, "", "x").await;
+    }
+    let before = hints().await;
+    for _ in 0..70 {
+        assert_eq!(push(&stage.daemon, &callback, "", "x").await.status, 429);
+    }
+    assert_eq!(hints().await, before + 60);
     stage.daemon.stop().await;
 }

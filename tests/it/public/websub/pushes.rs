@@ -315,7 +315,7 @@ async fn pushes_are_read_though_polls_of_other_sources_wait_for_their_origins() 
     let (port, hub_port) = (origin.port(), hub.port());
     let base = move |name: &str| format!("http://{name}.test:{port}");
     let text = move |name: &str, path: &str| {
-        let hub = format!("http://hub-{name}.test:{hub_port}/hub");
+        let hub = format!("http://{name}.test:{hub_port}/hub");
         feed_text(&base(name), &[hub], &[path])
     };
     let (hold, hangs) = (Hold::new(), Arc::new(AtomicBool::new(false)));

@@ -22,7 +22,7 @@ async fn a_daemon_that_nobody_reaches_keeps_the_subscriptions_of_one_that_is() {
     hub.route(|_| Some(Reply::status(202)));
     let own = |n: usize| format!("http://h{n}.test:{}/feed{n}", origin.port());
     let text_of = |n: usize, paths: &[&str]| {
-        let hubs = [format!("{}/hub{n}", hub.base())];
+        let hubs = [format!("http://h{n}.test:{}/hub{n}", hub.port())];
         feed_text(&base, &hubs, paths).replace(&format!("{base}/feed\""), &format!("{}\"", own(n)))
     };
     let mut feeds = Vec::new();

@@ -113,6 +113,19 @@ async fn a_hub_that_does_not_renew_leaves_the_source_to_its_own_rhythm() {
 }
 
 #[tokio::test]
+async fn a_config_that_is_refused_ends_no_subscription() {
+    let (stage, callback) = Stage::subscribed().await;
+    let refused = config(&stage.origin, "crawl = \"other\"\nwebsub = false");
+    assert!(stage.daemon.try_reload(&refused).await.is_err());
+    // One that is taken comes after it: whoever minds hubs has looked by then.
+    stage.daemon.reload(&config(&stage.origin, "weight = 2")).await;
+    assert_eq!(stage.push(&callback, &["/2"]).await, 202);
+    stage.until_read(1).await;
+    assert_eq!(stage.hub.requests("/hub").len(), 1, "it has heard no farewell");
+    stage.daemon.stop().await;
+}
+
+#[tokio::test]
 async fn another_hub_replaces_the_one_before_and_none_ends_it() {
     let (stage, old) = Stage::subscribed().await;
     stage.daemon.clock.advance(HOUR);

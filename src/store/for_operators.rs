@@ -1,6 +1,6 @@
 //! What operators ask of the store: the queue, URLs, sites, sources, the whole.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use url::Url;
@@ -85,34 +85,64 @@ impl Store {
         .await
     }
 
-    async fn one_as_known(&self, crawl: &str, url: String) -> Result<String, StoreError> {
-        let mut known = self.as_known(crawl, vec![url]).await?;
-        known.pop().ok_or_else(|| StoreError::Engine("a URL was lost".to_owned()))
-    }
-
-    /// The same of all that begins as somebody says: twins are folded below it too.
-    async fn prefix_as_known(&self, crawl: &str, prefix: String) -> Result<String, StoreError> {
-        let (policy, crawl) = (self.policy(), crawl.to_owned());
-        self.read(move |conn| {
-            let crawl = url_reads::crawl_id(conn, &crawl)?;
-            let Ok(url) = Url::parse(&prefix) else { return Ok(prefix) };
-            let known = url_reads::prefix_known(conn, &policy, crawl, &url)?;
-            Ok(known.unwrap_or(prefix))
-        })
-        .await
-    }
-
-    async fn pattern_as_known(
+    /// The patterns of a block that somebody names: as it is known, or where it is a
+    /// prefix or not known yet, as the site has it that it is of, and as it was given:
+    /// a client may have named what no site folds.
+    async fn patterns_as_known(
         &self,
         crawl: &str,
         pattern: String,
         prefix: bool,
-    ) -> Result<String, StoreError> {
-        if prefix {
-            self.prefix_as_known(crawl, pattern).await
-        } else {
-            self.one_as_known(crawl, pattern).await
-        }
+    ) -> Result<Vec<String>, StoreError> {
+        let (seed, policy, crawl) = (self.inner.seed, self.policy(), crawl.to_owned());
+        self.read(move |conn| {
+            let crawl = url_reads::crawl_id(conn, &crawl)?;
+            let Ok(url) = Url::parse(&pattern) else { return Ok(vec![pattern]) };
+            if !prefix {
+                let policy = Arc::clone(&policy);
+                let mut named =
+                    url_reads::Named { conn, seed, crawl, policy, hosts: HashMap::new() };
+                if let Some(known) = named.text_known(&url)? {
+                    return Ok(vec![known]);
+                }
+            }
+            let home = url_reads::home_of(conn, &policy, crawl, &url)?;
+            let mut patterns: Vec<_> =
+                home.iter().map(|home| home.fold(&policy, &url, prefix)).collect();
+            if !patterns.iter().any(|folded| *folded == pattern || *folded == url.as_str()) {
+                patterns.push(pattern);
+            }
+            Ok(patterns)
+        })
+        .await
+    }
+
+    /// The patterns by which a block may be kept that is lifted as somebody says: as its
+    /// site has had it, too. Of a URL, apart from these, as it is known.
+    async fn patterns_to_lift(
+        &self,
+        crawl: &str,
+        pattern: String,
+        prefix: bool,
+    ) -> Result<(Vec<String>, Vec<String>), StoreError> {
+        let known = self.patterns_as_known(crawl, pattern.clone(), prefix).await?;
+        let (policy, crawl) = (self.policy(), crawl.to_owned());
+        let given = pattern.clone();
+        let forms = self.read(move |conn| {
+            let crawl = url_reads::crawl_id(conn, &crawl)?;
+            let mut forms = vec![given.clone()];
+            let Ok(url) = Url::parse(&given) else { return Ok(forms) };
+            if let Some(home) = url_reads::home_of(conn, &policy, crawl, &url)? {
+                let folded = home.fold(&policy, &url, prefix);
+                let all = [Some(url), Url::parse(&folded).ok()].into_iter().flatten();
+                forms.extend(all.flat_map(|url| home.forms(&policy, url)).map(String::from));
+            }
+            Ok(forms)
+        });
+        let mut forms = forms.await?;
+        let mut seen = HashSet::new();
+        forms.retain(|form| seen.insert(form.clone()));
+        Ok((forms, known))
     }
 
     /// Puts dead letters back, all or these; says how many.
@@ -179,12 +209,8 @@ impl Store {
         pattern: String,
         prefix: bool,
     ) -> Result<u64, StoreError> {
-        let known = self.pattern_as_known(&crawl, pattern.clone(), prefix).await?;
-        let mut patterns = vec![known];
-        // Below a prefix there may be what no site folds, as a client named it.
-        patterns.extend(Some(pattern).filter(|given| prefix && !patterns.contains(given)));
         let mut held = 0;
-        for pattern in patterns {
+        for pattern in self.patterns_as_known(&crawl, pattern, prefix).await? {
             let part = partition_of_text(&pattern);
             let order = Order::Block { crawl: crawl.clone(), pattern, prefix };
             held += self.on_owner(part, order).await?.count()?;
@@ -214,17 +240,17 @@ impl Store {
         pattern: String,
         prefix: bool,
     ) -> Result<u64, StoreError> {
-        // As it was given, or as what it was given for is known.
-        let known = self.pattern_as_known(&crawl, pattern.clone(), prefix).await?;
-        let spelled = [pattern.clone(), known];
+        let (forms, known) = self.patterns_to_lift(&crawl, pattern.clone(), prefix).await?;
         let of = crawl.clone();
         let lift = move |state: &mut State| {
             let mut was_there = false;
-            for text in &spelled {
-                // A prefix is kept in both forms.
-                if prefix || !was_there {
-                    was_there |= state.unblock(&of, text, prefix)?;
-                }
+            for text in &forms {
+                was_there |= state.unblock(&of, text, prefix)?;
+            }
+            // Not as what it was given for is known, where it was kept as it was given.
+            let as_known = if was_there && !prefix { &[][..] } else { &known };
+            for text in as_known {
+                was_there |= state.unblock(&of, text, prefix)?;
             }
             Ok(was_there)
         };

@@ -111,17 +111,58 @@ impl State {
             None => respell(pattern, prefix)?,
         };
         let now = self.now_ms();
-        self.conn
-            .execute(
-                "INSERT INTO blocks (crawl_id, pattern, prefix, since_at) VALUES (?1, ?2, ?3, ?4)
-                 ON CONFLICT (crawl_id, /*lite*/ pattern /*end*/ /*pg: key */, prefix) DO NOTHING",
-                params![crawl.0, pattern, prefix, now],
-            )
-            .map_err(engine)?;
+        self.keep_block(crawl, &pattern, prefix, now)?;
         self.blocks.entry(crawl).or_default().add(pattern, prefix);
         let Some(row) = row.filter(UrlRow::is_queued) else { return Ok(0) };
         self.place_url(&row, held::BLOCKED, row.reason, row.band, row.due_s, row.attempt)?;
         Ok(1)
+    }
+
+    /// Blocks of one authority hold the same of another one from now on.
+    pub(super) fn copy_blocks(
+        &mut self,
+        crawl: CrawlId,
+        from: &str,
+        to: &str,
+    ) -> Result<(), StoreError> {
+        let mut query = self
+            .conn
+            .prepare_cached("SELECT pattern, prefix, since_at FROM blocks WHERE crawl_id = ?1")
+            .map_err(engine)?;
+        let blocks: Vec<(String, bool, i64)> = query
+            .query_map([crawl.0], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
+            .and_then(Iterator::collect)
+            .map_err(engine)?;
+        drop(query);
+        let mut copied = 0;
+        for (pattern, prefix, since) in blocks {
+            let path = pattern.strip_prefix(from).filter(|path| path.starts_with('/'));
+            let Some(path) = path else { continue };
+            let pattern = format!("{to}{path}");
+            copied += self.keep_block(crawl, &pattern, prefix, since)?;
+            self.blocks.entry(crawl).or_default().add(pattern, prefix);
+        }
+        if copied > 0 {
+            self.note_settings()?;
+        }
+        Ok(())
+    }
+
+    /// Writes a block; says how many are new.
+    fn keep_block(
+        &self,
+        crawl: CrawlId,
+        pattern: &str,
+        prefix: bool,
+        since: i64,
+    ) -> Result<usize, StoreError> {
+        self.conn
+            .prepare_cached(
+                "INSERT INTO blocks (crawl_id, pattern, prefix, since_at) VALUES (?1, ?2, ?3, ?4)
+                 ON CONFLICT (crawl_id, /*lite*/ pattern /*end*/ /*pg: key */, prefix) DO NOTHING",
+            )
+            .and_then(|mut insert| insert.execute(params![crawl.0, pattern, prefix, since]))
+            .map_err(engine)
     }
 
     /// Lifts a block; says whether there was one. What it held comes back by

@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use sitemapd::diff::snapshot::EntryHints;
 use sitemapd::model::{Outcome, Reason};
-use sitemapd::store::views::UrlView;
+use sitemapd::queue::{Settlement, TokenResult};
+use sitemapd::store::views::{UrlState, UrlView};
 use sitemapd::store::{Effect, Imported, PastFetch};
 
 use crate::support::engine::Look;
-use crate::support::queue_daemon::{Queue, entry, paths, site};
+use crate::support::queue_daemon::{Queue, entry, paths, report, site};
 
 const HOUR: Duration = Duration::from_secs(3_600);
 const DAY: Duration = Duration::from_secs(86_400);
@@ -80,6 +81,33 @@ async fn what_moved_after_the_fetch_of_a_log_stays_to_be_looked_at() {
         let due = usize::from(order == "protocol");
         assert_eq!(queue.lease(10).await.len(), due, "{order}: else its value says when");
     }
+}
+
+#[tokio::test]
+async fn a_report_of_an_older_fetch_than_a_log_told_of_ends_the_lease_and_no_more() {
+    let queue = Queue::simple().await;
+    queue.list_urls("a", [PAGE.to_owned()]).await;
+    let leased = queue.lease_one().await;
+    let fetched_at = queue.clock.now() + Duration::from_secs(1);
+    queue.clock.advance(HOUR / 15);
+    let seen = queue.clock.now() - Duration::from_secs(60);
+    let hashed =
+        PastFetch { changed: None, content_hash: Some("new".to_owned()), ..fetch(seen, true) };
+    assert_eq!(import(&queue, vec![hashed.clone()]).await.taken, 1);
+    let told = queue.view(PAGE).await;
+    let report = Settlement {
+        content_hash: Some("old".to_owned()),
+        fetched_at: Some(fetched_at),
+        ..report(leased.token, Outcome::Gone)
+    };
+    assert_eq!(queue.settle_as(report).await, TokenResult::Ok);
+    let view = queue.view(PAGE).await;
+    assert_eq!(view.state, UrlState::Queued);
+    let seen_at = |view: &UrlView| view.learned.as_ref().map(|learned| learned.seen_at);
+    let told_of = |view: &UrlView| (view.fetched_at, view.outcome, view.content_hash.clone());
+    assert_eq!((told_of(&view), seen_at(&view)), (told_of(&told), seen_at(&told)));
+    assert!(view.due_at.unwrap() > queue.clock.now() + HOUR, "{}", view.why);
+    assert_eq!(import(&queue, vec![hashed]).await.ignored, 1);
 }
 
 #[tokio::test]

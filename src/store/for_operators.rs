@@ -152,7 +152,9 @@ impl Store {
         }
         let urls = self.as_known(&crawl, urls).await?;
         let order = |urls| Order::Replay { crawl: crawl.clone(), urls };
-        let told = self.spread(urls, |url| partition_of_text(url), order).await?;
+        let told = self.spread(urls, |url| partition_of_text(url), order).await;
+        self.inner.figures.outdate();
+        let told = told?;
         sum(told.into_iter().map(|(_, reply)| reply))
     }
 
@@ -171,7 +173,9 @@ impl Store {
         urls.sort_unstable();
         urls.dedup();
         let order = |urls| Order::Requeue { crawl: crawl.clone(), urls };
-        let told = self.spread(urls, |url| partition_of_text(url), order).await?;
+        let told = self.spread(urls, |url| partition_of_text(url), order).await;
+        self.inner.figures.outdate();
+        let told = told?;
         sum(told.into_iter().map(|(_, reply)| reply))
     }
 
@@ -220,6 +224,7 @@ impl Store {
             self.remember_here().await?;
         }
         self.tell_settings().await;
+        self.inner.figures.outdate();
         Ok(held)
     }
 
@@ -367,7 +372,9 @@ impl Store {
 
     /// Stops (or starts again) polling and leasing of a site.
     pub async fn pause_site(&self, name: String, paused: bool) -> Result<(), StoreError> {
-        self.set(Lane::Bulk, move |state| state.pause_site(&name, paused)).await
+        let done = self.set(Lane::Bulk, move |state| state.pause_site(&name, paused)).await;
+        self.inner.figures.outdate();
+        done
     }
 
     /// Drops all rows of a site that is no longer in the config; says how many

@@ -248,19 +248,29 @@ impl Store {
         let (forms, known) = self.patterns_to_lift(&crawl, pattern.clone(), prefix).await?;
         let of = crawl.clone();
         let lift = move |state: &mut State| {
-            let mut was_there = false;
+            let (mut was_there, mut at_once, mut is_all) = (false, 0, true);
+            let mut lift = |text: &String| {
+                let lifted = state.unblock(&of, text, prefix)?;
+                if lifted.was_there {
+                    was_there = true;
+                    is_all &= lifted.back.is_some();
+                    at_once += lifted.back.unwrap_or(0);
+                }
+                Ok::<_, StoreError>(was_there)
+            };
+            let mut is_lifted = false;
             for text in &forms {
-                was_there |= state.unblock(&of, text, prefix)?;
+                is_lifted = lift(text)?;
             }
             // Not as what it was given for is known, where it was kept as it was given.
-            let as_known = if was_there && !prefix { &[][..] } else { &known };
-            for text in as_known {
-                was_there |= state.unblock(&of, text, prefix)?;
-            }
-            Ok(was_there)
+            let as_known = if is_lifted && !prefix { &[][..] } else { &known };
+            as_known.iter().try_for_each(|text| lift(text).map(|_| ()))?;
+            Ok((was_there, at_once, was_there && is_all))
         };
-        let was_there = self.set(Lane::Bulk, lift).await?;
-        let back = self.walk(Walk::Release { crawl }).await?;
+        let (was_there, at_once, is_all) = self.set(Lane::Bulk, lift).await?;
+        let rest = if is_all { 0 } else { self.walk(Walk::Release { crawl }).await? };
+        let back = at_once + rest;
+        self.inner.figures.outdate();
         if !was_there && back == 0 {
             return Err(StoreError::NotFound(format!("nothing is blocked as {pattern:?}")));
         }

@@ -204,3 +204,18 @@ async fn an_order_is_seen_in_the_next_count_of_a_large_store() {
     queue.store.pause_site("a".to_owned(), true).await.unwrap();
     assert_eq!(counted().await.due, 0);
 }
+
+#[tokio::test]
+async fn lifting_the_block_on_one_url_looks_at_no_other() {
+    let queue = with_paths(&["/1", "/2"]).await;
+    for path in ["/1", "/2"] {
+        block(&queue, &format!("http://a.test{path}"), false).await;
+    }
+    // As an order would leave it that lifts the other one and is broken off.
+    queue.look().change("DELETE FROM blocks WHERE pattern = 'http://a.test/2'");
+    let queue = queue.reopen(Duration::from_secs(1)).await;
+    assert_eq!(unblock(&queue, "http://a.test/1", false).await, 1);
+    assert_eq!(paths(&queue.lease(10).await), ["/1"]);
+    assert_eq!(unblock(&queue, "http://a.test/2", false).await, 1, "all are looked at");
+    assert_eq!(paths(&queue.lease(10).await), ["/2"]);
+}

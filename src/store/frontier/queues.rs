@@ -43,7 +43,7 @@ pub(crate) struct Memory {
     /// The delay of queues that have none of their own.
     delay_ms: Option<i64>,
     /// Is anything set for any queue?
-    any: bool,
+    pub(super) any: bool,
     rules: Rules,
     /// How many URLs of each host of ours are out, once that was asked for.
     out: Option<ById<(CrawlId, HostId), u32>>,

@@ -131,7 +131,7 @@ impl State {
 
     /// Gives a URL that waits to be fetched again the place that it has now.
     fn reseat(&mut self, row: &UrlRow, was_valued: bool) -> Result<(), StoreError> {
-        if row.record.gone > 0 || row.expires_s.is_some() {
+        if row.record.gone > 0 {
             // It has a time of its own.
             return Ok(());
         }
@@ -152,6 +152,10 @@ impl State {
         };
         // It was not due until now.
         let due_s = if row.due_s <= now_s { row.due_s } else { due_s.max(floor).max(now_s) };
+        if row.is_expired(due_s) {
+            // Nothing of it will be there when its turn comes.
+            return self.park(row);
+        }
         let is_valued = self.is_valued(row, row.reason);
         // What is valued finds its band when it comes due.
         let has_moved = due_s != row.due_s || !is_valued && band != row.band;

@@ -349,6 +349,7 @@ impl State {
         self.paused_sites = paused.into_iter().map(|(site, _)| site).collect();
         self.site_walks.clear();
         self.none_new.clear();
+        self.paused_heads.get_mut().clear();
         self.begin_handing_over();
         Ok(())
     }
@@ -363,6 +364,7 @@ impl State {
     pub(super) fn meet_site(&mut self, site: SiteId) {
         if self.is_others(site) && self.paused_sites.insert(site) {
             self.site_walks.clear();
+            self.paused_heads.get_mut().clear();
         }
     }
 
@@ -536,6 +538,7 @@ impl State {
     pub(super) fn reload_windows(&mut self) -> Result<(), StoreError> {
         self.flush_deltas()?;
         self.none_new.clear();
+        self.paused_heads.get_mut().clear();
         for crawl in self.crawls.keys().copied().collect::<Vec<_>>() {
             self.load_window(crawl)?;
         }

@@ -1,4 +1,4 @@
--- sitemapd's store, version 7. Included in the binary; `PRAGMA user_version`
+-- sitemapd's store, version 8. Included in the binary; `PRAGMA user_version`
 -- tells which version a file has. Times are Unix milliseconds (UTC) in columns
 -- that end in _at or _until, Unix seconds in those that end in _s: the narrow
 -- ones. Enumerations are small integers in the order of the ALL constants in
@@ -510,7 +510,7 @@ SELECT
     CASE WHEN (u.said >> 10 & 1023) > 0 THEN ((u.said >> 10 & 1023) - 1) / 1000.0 END AS priority,
     u.said & 1 AS listed,
     (u.source_id IS NOT NULL) + (SELECT count(*) FROM url_sources x WHERE x.url_id = u.id) AS sources,
-    CASE coalesce(f.place & 7, CASE WHEN l.url_id IS NULL THEN 0 ELSE 1 END)
+    CASE CASE WHEN l.url_id IS NULL THEN coalesce(f.place & 7, 0) ELSE 1 END
         WHEN 0 THEN 'queued' WHEN 1 THEN 'leased' WHEN 2 THEN 'parked'
         WHEN 3 THEN 'dead' WHEN 4 THEN 'blocked' ELSE 'forbidden' END AS state,
     datetime(coalesce(f.place >> 14 & 274877906943, u.said >> 30), 'unixepoch') AS due

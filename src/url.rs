@@ -305,9 +305,8 @@ fn strip_params(query: &str, strip: &ParamSet) -> String {
 /// sites that leave steps out, and then with every step taken. In this order,
 /// as a site may list both: what is said of one page may not hit another.
 pub fn identities(url: &Url) -> Vec<Url> {
-    let none = Steps { fragment: false, trailing_dot: false, escapes: false, empty_query: false };
     let mut found = Vec::with_capacity(2);
-    for steps in [none, Steps::default()] {
+    for steps in [Steps::NONE, Steps::default()] {
         let mut identity = url.clone();
         if normalise(&mut identity, steps, &ParamSet::default()).is_ok()
             && !found.contains(&identity)

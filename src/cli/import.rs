@@ -14,6 +14,7 @@ use super::order::Order;
 use super::output::Output;
 use super::source_of_truth::SourceOfTruth;
 use super::{Failure, Options};
+use crate::model::Outcome;
 use crate::serve::wire::queue::check_hash;
 use crate::serve::wire::web_url;
 use crate::store::PastFetch;
@@ -43,7 +44,10 @@ const FORMAT: &str = "Each line is one fetch: {\"url\": \"https://example.org/a\
 hash_kind): another hash than at the fetch before is a change. Other fields are passed over. A \
 fetch that is not newer than what is known of its URL changes nothing; URLs that no source lists \
 are counted and not taken in. The lines that `sitemapd export` writes are taken, too: of each URL \
-the last fetch; those of URLs that were never fetched are passed over.";
+the last fetch; those of URLs that were never fetched, or were last blocked, gone or not to be \
+had, are passed over.";
+/// Outcomes of an export without a look at a page: what its hash says is of a fetch before.
+const NO_LOOK: [Outcome; 3] = [Outcome::Failed, Outcome::Blocked, Outcome::Gone];
 
 /// One line, as far as it is looked at.
 #[derive(Debug, Deserialize)]
@@ -54,11 +58,13 @@ struct Line {
     hash: Option<String>,
     hash_kind: Option<String>,
     /// In a line of an export these stand for `time`, null where there was no
-    /// fetch, and `hash`. In other logs they may be anything.
+    /// fetch, `hash`, and what came of it. In other logs they may be anything.
     #[serde(default)]
     fetched_at: Field,
     #[serde(default)]
     content_hash: Value,
+    #[serde(default)]
+    outcome: Value,
 }
 
 /// A field that may be missing, or null, which is not the same.
@@ -147,7 +153,7 @@ impl Sums {
     fn in_words(&self, unfetched: u64) -> String {
         let unfetched = match unfetched {
             0 => String::new(),
-            some => format!(", {} without a fetch", count(some, "line", "lines")),
+            some => format!(", {} without a look at a page", count(some, "line", "lines")),
         };
         format!(
             "took in {}; {} of URLs that no source lists, {} not past or not newer than what was known{unfetched}",
@@ -162,7 +168,7 @@ impl Sums {
 struct Lines {
     reader: BufReader<Box<dyn Read + Send>>,
     number: u64,
-    /// Lines that tell of no fetch.
+    /// Lines that tell of no fetch, or of none that saw a page.
     unfetched: u64,
 }
 
@@ -235,6 +241,9 @@ fn read(line: &str) -> Result<Option<PastFetch>, String> {
     let (at, hash) = match (line.time, line.fetched_at) {
         (Some(at), _) => (at, line.hash),
         (None, Field::There(Value::Null)) => return Ok(None),
+        (None, Field::There(_)) if NO_LOOK.iter().any(|no| line.outcome == no.as_str()) => {
+            return Ok(None);
+        }
         (None, Field::There(at)) => {
             let at = serde_json::from_value(at).map_err(|error| format!("fetched_at: {error}"))?;
             (at, line.content_hash.as_str().map(str::to_owned))
@@ -292,6 +301,15 @@ mod tests {
             (format!("\"fetched_at\": {at}, \"content_hash\": \"1\""), Ok(Some(Some("1")))),
             (format!("\"fetched_at\": {at}, \"content_hash\": null"), Ok(Some(None))),
             ("\"fetched_at\": null".to_owned(), Ok(None)),
+            (
+                format!("\"fetched_at\": {at}, \"content_hash\": \"1\", \"outcome\": \"failed\""),
+                Ok(None),
+            ),
+            (format!("\"fetched_at\": {at}, \"outcome\": \"gone\""), Ok(None)),
+            (
+                format!("\"time\": {at}, \"hash\": \"2\", \"outcome\": \"failed\""),
+                Ok(Some(Some("2"))),
+            ),
             (format!("\"time\": {at}, \"fetched_at\": 7, \"content_hash\": 7"), Ok(Some(None))),
             (
                 format!("\"time\": {at}, \"hash\": \"2\", \"content_hash\": \"1\""),

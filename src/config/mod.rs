@@ -378,6 +378,10 @@ pub struct Steps {
 }
 
 impl Steps {
+    /// Two spellings are two pages.
+    pub const NONE: Self =
+        Self { fragment: false, trailing_dot: false, escapes: false, empty_query: false };
+
     /// The words for the steps that are taken.
     pub fn words(self) -> Vec<String> {
         [

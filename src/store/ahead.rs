@@ -374,7 +374,8 @@ fn read_list(
         let (place, url) = read_listed(row, crawl, host, spent)?;
         Ok((place.candidate(), url))
     };
-    let due = walk_due((conn, &order.paused), walk, order.list, order.now_s, order.limit, read);
+    let due =
+        walk_due((conn, &order.paused, None), walk, order.list, order.now_s, order.limit, read);
     conn.rollback().map_err(engine)?;
     due
 }

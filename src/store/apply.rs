@@ -651,8 +651,12 @@ impl State {
         Ok(Some(UrlRow { listed: false, ..row }))
     }
 
-    /// Queued once more, so that a fetcher can see whether it is gone.
+    /// Queued once more, so that a fetcher can see whether it is gone; what somebody asked
+    /// for keeps its place, and shows it as well.
     pub(super) fn pull_forward_removed(&mut self, row: &UrlRow) -> Result<(), StoreError> {
+        if row.is_queued() && row.reason == Reason::Submitted {
+            return Ok(());
+        }
         if row.is_queued() {
             let now_s = self.steady_ms().div_euclid(1000);
             let band = self.rank(row, Reason::Removed, now_s)?;

@@ -101,13 +101,17 @@ impl State {
         );
         self.conn.execute(&published, [now]).map_err(engine)?;
         let latest = now.saturating_add(millis(LONGEST_PAUSE));
-        // Slots are given out no further ahead than half of the longest lease, and one more.
+        // Slots are given out no further ahead than half of the longest lease, and one more,
+        // which may be by a delay that clients of the frontier have set.
         let last_slot = now.saturating_add(millis(MAX_TTL) / 2);
-        let freed = "UPDATE hosts SET next_at =
-                     CASE WHEN next_at > ?2 + delay_ms THEN ?2 + delay_ms ELSE next_at END,
+        let longest = self.longest_queue_delay()?;
+        let freed = "UPDATE hosts SET
+                 next_at = /*lite*/ min /*end*/ /*pg: LEAST */
+                     (next_at, ?2 + /*lite*/ max /*end*/ /*pg: GREATEST */ (delay_ms, ?3)),
                  paused_until = CASE WHEN paused_until > ?1 THEN ?1 ELSE paused_until END
-                     WHERE next_at > ?2 + delay_ms OR paused_until > ?1";
-        self.conn.execute(freed, params![latest, last_slot]).map_err(engine)?;
+                     WHERE next_at > ?2 + /*lite*/ max /*end*/ /*pg: GREATEST */ (delay_ms, ?3)
+                         OR paused_until > ?1";
+        self.conn.execute(freed, params![latest, last_slot, longest]).map_err(engine)?;
         self.hosts = Hosts::new(self.seed);
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! What operators ask of the store: the queue, URLs, sites, sources, the whole.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use url::Url;
@@ -85,34 +85,64 @@ impl Store {
         .await
     }
 
-    async fn one_as_known(&self, crawl: &str, url: String) -> Result<String, StoreError> {
-        let mut known = self.as_known(crawl, vec![url]).await?;
-        known.pop().ok_or_else(|| StoreError::Engine("a URL was lost".to_owned()))
-    }
-
-    /// The same of all that begins as somebody says: twins are folded below it too.
-    async fn prefix_as_known(&self, crawl: &str, prefix: String) -> Result<String, StoreError> {
-        let (policy, crawl) = (self.policy(), crawl.to_owned());
-        self.read(move |conn| {
-            let crawl = url_reads::crawl_id(conn, &crawl)?;
-            let Ok(url) = Url::parse(&prefix) else { return Ok(prefix) };
-            let known = url_reads::prefix_known(conn, &policy, crawl, &url)?;
-            Ok(known.unwrap_or(prefix))
-        })
-        .await
-    }
-
-    async fn pattern_as_known(
+    /// The patterns of a block that somebody names: as it is known, or where it is a
+    /// prefix or not known yet, as the site has it that it is of, and as it was given:
+    /// a client may have named what no site folds.
+    async fn patterns_as_known(
         &self,
         crawl: &str,
         pattern: String,
         prefix: bool,
-    ) -> Result<String, StoreError> {
-        if prefix {
-            self.prefix_as_known(crawl, pattern).await
-        } else {
-            self.one_as_known(crawl, pattern).await
-        }
+    ) -> Result<Vec<String>, StoreError> {
+        let (seed, policy, crawl) = (self.inner.seed, self.policy(), crawl.to_owned());
+        self.read(move |conn| {
+            let crawl = url_reads::crawl_id(conn, &crawl)?;
+            let Ok(url) = Url::parse(&pattern) else { return Ok(vec![pattern]) };
+            if !prefix {
+                let policy = Arc::clone(&policy);
+                let mut named =
+                    url_reads::Named { conn, seed, crawl, policy, hosts: HashMap::new() };
+                if let Some(known) = named.text_known(&url)? {
+                    return Ok(vec![known]);
+                }
+            }
+            let home = url_reads::home_of(conn, &policy, crawl, &url)?;
+            let mut patterns: Vec<_> =
+                home.iter().map(|home| home.fold(&policy, &url, prefix)).collect();
+            if !patterns.iter().any(|folded| *folded == pattern || *folded == url.as_str()) {
+                patterns.push(pattern);
+            }
+            Ok(patterns)
+        })
+        .await
+    }
+
+    /// The patterns by which a block may be kept that is lifted as somebody says: as its
+    /// site has had it, too. Of a URL, apart from these, as it is known.
+    async fn patterns_to_lift(
+        &self,
+        crawl: &str,
+        pattern: String,
+        prefix: bool,
+    ) -> Result<(Vec<String>, Vec<String>), StoreError> {
+        let known = self.patterns_as_known(crawl, pattern.clone(), prefix).await?;
+        let (policy, crawl) = (self.policy(), crawl.to_owned());
+        let given = pattern.clone();
+        let forms = self.read(move |conn| {
+            let crawl = url_reads::crawl_id(conn, &crawl)?;
+            let mut forms = vec![given.clone()];
+            let Ok(url) = Url::parse(&given) else { return Ok(forms) };
+            if let Some(home) = url_reads::home_of(conn, &policy, crawl, &url)? {
+                let folded = home.fold(&policy, &url, prefix);
+                let all = [Some(url), Url::parse(&folded).ok()].into_iter().flatten();
+                forms.extend(all.flat_map(|url| home.forms(&policy, url)).map(String::from));
+            }
+            Ok(forms)
+        });
+        let mut forms = forms.await?;
+        let mut seen = HashSet::new();
+        forms.retain(|form| seen.insert(form.clone()));
+        Ok((forms, known))
     }
 
     /// Puts dead letters back, all or these; says how many.
@@ -122,7 +152,9 @@ impl Store {
         }
         let urls = self.as_known(&crawl, urls).await?;
         let order = |urls| Order::Replay { crawl: crawl.clone(), urls };
-        let told = self.spread(urls, |url| partition_of_text(url), order).await?;
+        let told = self.spread(urls, |url| partition_of_text(url), order).await;
+        self.inner.figures.outdate();
+        let told = told?;
         sum(told.into_iter().map(|(_, reply)| reply))
     }
 
@@ -141,7 +173,9 @@ impl Store {
         urls.sort_unstable();
         urls.dedup();
         let order = |urls| Order::Requeue { crawl: crawl.clone(), urls };
-        let told = self.spread(urls, |url| partition_of_text(url), order).await?;
+        let told = self.spread(urls, |url| partition_of_text(url), order).await;
+        self.inner.figures.outdate();
+        let told = told?;
         sum(told.into_iter().map(|(_, reply)| reply))
     }
 
@@ -179,12 +213,8 @@ impl Store {
         pattern: String,
         prefix: bool,
     ) -> Result<u64, StoreError> {
-        let known = self.pattern_as_known(&crawl, pattern.clone(), prefix).await?;
-        let mut patterns = vec![known];
-        // Below a prefix there may be what no site folds, as a client named it.
-        patterns.extend(Some(pattern).filter(|given| prefix && !patterns.contains(given)));
         let mut held = 0;
-        for pattern in patterns {
+        for pattern in self.patterns_as_known(&crawl, pattern, prefix).await? {
             let part = partition_of_text(&pattern);
             let order = Order::Block { crawl: crawl.clone(), pattern, prefix };
             held += self.on_owner(part, order).await?.count()?;
@@ -194,6 +224,7 @@ impl Store {
             self.remember_here().await?;
         }
         self.tell_settings().await;
+        self.inner.figures.outdate();
         Ok(held)
     }
 
@@ -214,22 +245,32 @@ impl Store {
         pattern: String,
         prefix: bool,
     ) -> Result<u64, StoreError> {
-        // As it was given, or as what it was given for is known.
-        let known = self.pattern_as_known(&crawl, pattern.clone(), prefix).await?;
-        let spelled = [pattern.clone(), known];
+        let (forms, known) = self.patterns_to_lift(&crawl, pattern.clone(), prefix).await?;
         let of = crawl.clone();
         let lift = move |state: &mut State| {
-            let mut was_there = false;
-            for text in &spelled {
-                // A prefix is kept in both forms.
-                if prefix || !was_there {
-                    was_there |= state.unblock(&of, text, prefix)?;
+            let (mut was_there, mut at_once, mut is_all) = (false, 0, true);
+            let mut lift = |text: &String| {
+                let lifted = state.unblock(&of, text, prefix)?;
+                if lifted.was_there {
+                    was_there = true;
+                    is_all &= lifted.back.is_some();
+                    at_once += lifted.back.unwrap_or(0);
                 }
+                Ok::<_, StoreError>(was_there)
+            };
+            let mut is_lifted = false;
+            for text in &forms {
+                is_lifted = lift(text)?;
             }
-            Ok(was_there)
+            // Not as what it was given for is known, where it was kept as it was given.
+            let as_known = if is_lifted && !prefix { &[][..] } else { &known };
+            as_known.iter().try_for_each(|text| lift(text).map(|_| ()))?;
+            Ok((was_there, at_once, was_there && is_all))
         };
-        let was_there = self.set(Lane::Bulk, lift).await?;
-        let back = self.walk(Walk::Release { crawl }).await?;
+        let (was_there, at_once, is_all) = self.set(Lane::Bulk, lift).await?;
+        let rest = if is_all { 0 } else { self.walk(Walk::Release { crawl }).await? };
+        let back = at_once + rest;
+        self.inner.figures.outdate();
         if !was_there && back == 0 {
             return Err(StoreError::NotFound(format!("nothing is blocked as {pattern:?}")));
         }
@@ -341,7 +382,9 @@ impl Store {
 
     /// Stops (or starts again) polling and leasing of a site.
     pub async fn pause_site(&self, name: String, paused: bool) -> Result<(), StoreError> {
-        self.set(Lane::Bulk, move |state| state.pause_site(&name, paused)).await
+        let done = self.set(Lane::Bulk, move |state| state.pause_site(&name, paused)).await;
+        self.inner.figures.outdate();
+        done
     }
 
     /// Drops all rows of a site that is no longer in the config; says how many

@@ -291,7 +291,12 @@ impl Store {
 
     /// The form that a site's home page redirects to; says whether it is new.
     pub async fn learn_origin(&self, site: SiteId, origin: Url) -> Result<bool, StoreError> {
-        self.write(Lane::Bulk, move |state| state.learn_origin(site, &origin)).await
+        let is_new = self.write(Lane::Bulk, move |state| state.learn_origin(site, &origin)).await?;
+        if is_new {
+            // Blocks may have come with it.
+            self.tell_settings().await;
+        }
+        Ok(is_new)
     }
 
     /// Writes how a poll ended: the one step that moves snapshot, validators

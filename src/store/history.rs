@@ -22,6 +22,7 @@ use super::{StoreError, engine, timestamp, url_reads};
 use crate::model::{CrawlId, Outcome, Reason, UrlId};
 use crate::queue::{Settlement, Token};
 use crate::recrawl::model::UrlState;
+use crate::recrawl::signal::Signal;
 use crate::recrawl::{self, Fate};
 
 /// Text of extensions after which a page of URLs ends.
@@ -104,15 +105,18 @@ impl State {
         let report = report(fetch, row.id);
         let outcome = report.outcome.unwrap_or_else(|| derive_outcome(&report, &row));
         if let Some(look) = look_of(outcome, &report, &row) {
-            // What its date says was edited after that fetch is for the next one.
-            let since = is_edited_since(&row, at);
+            // What was edited after that fetch, as its date says, or came after it is for
+            // the next one.
+            let is_edited = is_edited_since(&row, at);
+            let since = is_edited || is_signalled_since(&row, at);
             let mut learned = self.look(&row, look, at, since)?;
-            if since && let Some(learned) = &mut learned {
+            if is_edited && let Some(learned) = &mut learned {
                 self.note_edit(&row, learned)?;
             }
             row.record.keep_looks(learned);
         }
         let hash = (report.content_hash, report.hash_kind);
+        let is_signalled = is_signalled_since(&row, at);
         note_fetch(&mut row.record, at.as_millisecond(), outcome, hash);
         if let Some(fetched) = &mut row.record.fetched {
             fetched.forget_page();
@@ -121,7 +125,7 @@ impl State {
         row.has_feedback = true;
         let waits = matches!(row.reason, Reason::New | Reason::Recrawl | Reason::Changed);
         if row.is_queued() && row.listed && row.attempt == 0 && waits {
-            self.place_after(&row, outcome, at)?;
+            self.place_after(&row, outcome, at, is_signalled)?;
         }
         Ok(Some(true))
     }
@@ -144,11 +148,16 @@ impl State {
         row: &UrlRow,
         outcome: Outcome,
         at: Timestamp,
+        is_signalled: bool,
     ) -> Result<(), StoreError> {
         let now_s = self.steady_ms().div_euclid(1000);
         let is_edited = is_edited_since(row, at) && self.believes_dates_of(row)?;
-        let reason = if is_edited { Reason::Changed } else { Reason::Recrawl };
+        let has_changed = is_signalled && row.reason == Reason::Changed;
+        let reason = if is_edited || has_changed { Reason::Changed } else { Reason::Recrawl };
         let valued = self.valued(row)?;
+        if has_changed && valued.is_none() {
+            return Ok(());
+        }
         if is_edited && valued.is_none() {
             let band = self.rank(row, reason, now_s)?;
             let due_s = row.soonest(reason, now_s);
@@ -176,11 +185,28 @@ fn is_edited_since(row: &UrlRow, at: Timestamp) -> bool {
     row.lastmod.is_some_and(|lastmod| lastmod.at > at)
 }
 
+/// Did something say that a page has moved that may have come after a fetch? Of what has
+/// no date it is only known that it came after the last look, and, where the URL was
+/// pulled forward for it, before it is due.
+fn is_signalled_since(row: &UrlRow, at: Timestamp) -> bool {
+    let may_be_since = row.reason != Reason::Changed || row.due_s > at.as_second();
+    let undated = |learned: UrlState| {
+        [Signal::Touched, Signal::Pushed].iter().any(|kind| learned.pending()[*kind] > 0)
+    };
+    let is_undated = row.learned().is_some_and(undated);
+    may_be_since && (is_undated || row.reason == Reason::Changed && row.lastmod.is_none())
+}
+
 /// Does a fetch tell more than what is known?
 fn is_newer(row: &UrlRow, at: Timestamp) -> bool {
+    known_until(row).is_none_or(|known| known < at)
+}
+
+/// When a URL was fetched last, as far as anybody has told.
+pub(super) fn known_until(row: &UrlRow) -> Option<Timestamp> {
     let looked = row.learned().map(|learned| learned.seen());
     let fetched = row.record.fetched.as_ref().map(super::record::Fetched::time);
-    [looked, fetched].into_iter().flatten().all(|known| known < at)
+    looked.max(fetched)
 }
 
 /// The fetch as its fetcher would have reported it.

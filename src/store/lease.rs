@@ -22,6 +22,7 @@ use crate::by_id::ById;
 use crate::model::{CrawlId, HostId, Reason, SiteId, UrlId};
 use crate::queue::window::Window;
 use crate::queue::{Candidate, LeaseBatch, LeaseRequest, Leased};
+use crate::recrawl;
 
 /// Hosts looked at in one call at most: bounds a call that finds little.
 const TURNS_PER_CALL: usize = 2_000;
@@ -299,6 +300,10 @@ impl State {
                 self.dequeue_stray(call.crawl, candidate)?;
                 continue;
             };
+            if candidate.band == recrawl::FRESH_BAND && self.is_old_news(&row, call.now)? {
+                call.held += 1;
+                continue;
+            }
             // That of the row before, as a rule.
             let parsed = self.hosts.parsed;
             let common = match shared.take().filter(|common| common.is_of(&row)) {
@@ -333,6 +338,17 @@ impl State {
         }
         call.has_spared(taken.leased.len());
         Ok(taken)
+    }
+
+    /// Has news that nobody took within its two days come up? It gets the place of a page
+    /// like others.
+    fn is_old_news(&mut self, row: &UrlRow, now: i64) -> Result<bool, StoreError> {
+        let band = self.rank(row, row.reason, now.div_euclid(1000))?;
+        if band == recrawl::FRESH_BAND {
+            return Ok(false);
+        }
+        self.place_url(row, held::QUEUED, row.reason, band, row.due_s, row.attempt)?;
+        Ok(true)
     }
 
     /// The host is looked at again when its robots.txt should be there.

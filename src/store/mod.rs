@@ -63,6 +63,7 @@ mod operate;
 mod orders;
 mod packed;
 pub mod pages;
+mod paused_heads;
 mod peek;
 pub(crate) mod peers;
 mod pending;

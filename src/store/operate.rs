@@ -29,6 +29,14 @@ pub(super) struct Blocks {
     prefixes: BTreeSet<String>,
 }
 
+/// What lifting a block came to.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Lifted {
+    pub(super) was_there: bool,
+    /// How many URLs came back, where that is known at once.
+    pub(super) back: Option<u64>,
+}
+
 impl Blocks {
     fn add(&mut self, pattern: String, prefix: bool) {
         if prefix {
@@ -111,52 +119,100 @@ impl State {
             None => respell(pattern, prefix)?,
         };
         let now = self.now_ms();
-        self.conn
-            .execute(
-                "INSERT INTO blocks (crawl_id, pattern, prefix, since_at) VALUES (?1, ?2, ?3, ?4)
-                 ON CONFLICT (crawl_id, /*lite*/ pattern /*end*/ /*pg: key */, prefix) DO NOTHING",
-                params![crawl.0, pattern, prefix, now],
-            )
-            .map_err(engine)?;
+        self.keep_block(crawl, &pattern, prefix, now)?;
         self.blocks.entry(crawl).or_default().add(pattern, prefix);
         let Some(row) = row.filter(UrlRow::is_queued) else { return Ok(0) };
         self.place_url(&row, held::BLOCKED, row.reason, row.band, row.due_s, row.attempt)?;
         Ok(1)
     }
 
-    /// Lifts a block; says whether there was one. What it held comes back by
-    /// [`State::release_blocked`].
+    /// Blocks of one authority hold the same of another one from now on.
+    pub(super) fn copy_blocks(
+        &mut self,
+        crawl: CrawlId,
+        from: &str,
+        to: &str,
+    ) -> Result<(), StoreError> {
+        let mut query = self
+            .conn
+            .prepare_cached("SELECT pattern, prefix, since_at FROM blocks WHERE crawl_id = ?1")
+            .map_err(engine)?;
+        let blocks: Vec<(String, bool, i64)> = query
+            .query_map([crawl.0], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
+            .and_then(Iterator::collect)
+            .map_err(engine)?;
+        drop(query);
+        let mut copied = 0;
+        for (pattern, prefix, since) in blocks {
+            let path = pattern.strip_prefix(from).filter(|path| path.starts_with('/'));
+            let Some(path) = path else { continue };
+            let pattern = format!("{to}{path}");
+            copied += self.keep_block(crawl, &pattern, prefix, since)?;
+            self.blocks.entry(crawl).or_default().add(pattern, prefix);
+        }
+        if copied > 0 {
+            self.note_settings()?;
+        }
+        Ok(())
+    }
+
+    /// Writes a block; says how many are new.
+    fn keep_block(
+        &self,
+        crawl: CrawlId,
+        pattern: &str,
+        prefix: bool,
+        since: i64,
+    ) -> Result<usize, StoreError> {
+        self.conn
+            .prepare_cached(
+                "INSERT INTO blocks (crawl_id, pattern, prefix, since_at) VALUES (?1, ?2, ?3, ?4)
+                 ON CONFLICT (crawl_id, /*lite*/ pattern /*end*/ /*pg: key */, prefix) DO NOTHING",
+            )
+            .and_then(|mut insert| insert.execute(params![crawl.0, pattern, prefix, since]))
+            .map_err(engine)
+    }
+
+    /// Lifts a block; says whether there was one, and whether a single URL that it held
+    /// has been dealt with. What others held comes back by [`State::release_blocked`].
     pub(super) fn unblock(
         &mut self,
         crawl: &str,
         pattern: &str,
         prefix: bool,
-    ) -> Result<bool, StoreError> {
+    ) -> Result<Lifted, StoreError> {
         let crawl = self.known_crawl(crawl)?;
         let url = parse(pattern)?;
         // As it stands, whether or not there is such a row by now; as another
         // spelling only where that is no page of its own.
         let row = if prefix { None } else { self.find_normalised(crawl, &url)? };
-        let other = match row {
+        let other = match &row {
             Some(row) => page_text(&self.host(row.host)?.authority, &row.path),
             None => respell(pattern, prefix)?,
         };
-        let mut lifted = 0;
+        let mut lifted = Lifted::default();
         for text in [url.as_str(), &other] {
-            if lifted == 0 {
-                lifted = self
-                    .conn
-                    .execute(
-                        "DELETE FROM blocks WHERE crawl_id = ?1 AND pattern = ?2 AND prefix = ?3",
-                        params![crawl.0, text, prefix],
-                    )
-                    .map_err(engine)?;
-                if let Some(blocks) = self.blocks.get_mut(&crawl) {
-                    blocks.remove(text, prefix);
-                }
+            if lifted.was_there {
+                break;
+            }
+            let gone = self
+                .conn
+                .execute(
+                    "DELETE FROM blocks WHERE crawl_id = ?1 AND pattern = ?2 AND prefix = ?3",
+                    params![crawl.0, text, prefix],
+                )
+                .map_err(engine)?;
+            if let Some(blocks) = self.blocks.get_mut(&crawl) {
+                blocks.remove(text, prefix);
+            }
+            lifted.was_there = gone > 0;
+            // It has held this one and no other; of a shared store its owner puts it back.
+            let held = row.as_ref().filter(|_| lifted.was_there && text == other);
+            if let Some(row) = held.filter(|_| !self.is_shared()) {
+                lifted.back = Some(u64::from(self.unhold(row)?));
             }
         }
-        Ok(lifted > 0)
+        Ok(lifted)
     }
 
     /// Puts back what no block holds any more, a part at a time: how many came
@@ -171,19 +227,40 @@ impl State {
             // Somebody else may have lifted the block a moment ago.
             self.read_blocks()?;
         }
-        let rows = self.held_rows(held::BLOCKED, behind)?;
-        let last = rows.last().map(|row| (*row, 0));
-        let mut back = 0;
-        for id in rows {
-            let Some(row) = self.url_row(UrlId(id))?.filter(|row| row.crawl == crawl) else {
-                continue;
-            };
-            if !self.is_blocked(&row)? {
-                self.place_url(&row, held::QUEUED, row.reason, row.band, row.due_s, row.attempt)?;
-                back += 1;
-            }
+        self.held_of(crawl, held::BLOCKED, behind, Self::unhold)
+    }
+
+    /// Says whether it is in the queue again.
+    fn unhold(&mut self, row: &UrlRow) -> Result<bool, StoreError> {
+        if row.state != held::BLOCKED || self.is_blocked(row)? {
+            return Ok(false);
         }
-        Ok((back, last))
+        self.place_url(row, held::QUEUED, row.reason, row.band, row.due_s, row.attempt)?;
+        Ok(true)
+    }
+
+    /// Does something to a part of what is out of the queue of a crawl: for how many it
+    /// did, and where it goes on.
+    fn held_of(
+        &mut self,
+        crawl: CrawlId,
+        state: i64,
+        behind: Spot,
+        each: impl Fn(&mut Self, &UrlRow) -> Result<bool, StoreError>,
+    ) -> Result<(u64, Option<Spot>), StoreError> {
+        let rows = self.held_rows(state, behind)?;
+        let last = rows.last().map(|row| (*row, 0));
+        let done = self.gathering(|this| {
+            this.read_rows_ahead(rows.iter().copied().map(UrlId))?;
+            let mut done = 0;
+            for id in rows {
+                if let Some(row) = this.url_row(UrlId(id))?.filter(|row| row.crawl == crawl) {
+                    done += u64::from(each(this, &row)?);
+                }
+            }
+            Ok(done)
+        })?;
+        Ok((done, last))
     }
 
     fn held_rows(&self, state: i64, behind: Spot) -> Result<Vec<i64>, StoreError> {
@@ -203,16 +280,7 @@ impl State {
         behind: Spot,
     ) -> Result<(u64, Option<Spot>), StoreError> {
         let crawl = self.known_crawl(crawl)?;
-        let rows = self.held_rows(held::DEAD, behind)?;
-        let last = rows.last().map(|row| (*row, 0));
-        let mut back = 0;
-        for id in rows {
-            let Some(row) = self.url_row(UrlId(id))?.filter(|row| row.crawl == crawl) else {
-                continue;
-            };
-            back += u64::from(self.revive_dead(&row)?);
-        }
-        Ok((back, last))
+        self.held_of(crawl, held::DEAD, behind, Self::revive_dead)
     }
 
     /// Says whether it is in the queue again: not if what it was about has ended.

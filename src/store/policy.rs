@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::state::State;
 use crate::by_id::ById;
+use crate::config::glob::ParamSet;
 use crate::config::{Budget, Config, Order, Site, Twins};
 use crate::model::{SiteId, product_token};
 use crate::recrawl::Bounds;
@@ -28,6 +29,8 @@ pub(super) struct SitePolicy {
     pub(super) robots_agent: Option<Arc<str>>,
     /// Are its twins one page?
     pub(super) merges_twins: bool,
+    /// What its URLs lose of their query.
+    pub(super) strip: ParamSet,
     /// Most rows of urls.
     pub(super) max_urls: u64,
     /// Most rows of sources.
@@ -147,6 +150,7 @@ impl Policy {
             host_delay: config.politeness.host_delay,
             robots_agent: None,
             merges_twins: true,
+            strip: ParamSet::default(),
             max_urls: u64::MAX,
             max_sources: u64::MAX,
         };
@@ -161,6 +165,7 @@ impl Policy {
             host_delay: site.host_delay,
             robots_agent: site.obey_robots.then(|| site.robots_agent.as_str().into()),
             merges_twins: site.twins == Twins::Merge,
+            strip: ParamSet::new(&site.strip_params),
             max_urls: site.max_urls,
             max_sources: site.max_sources,
         };

@@ -1,5 +1,6 @@
 //! URLs that wait to be fetched again, placed anew where other bounds, intervals or
-//! another order hold than they were placed by.
+//! another order hold than they were placed by; and what was placed by a clock that was
+//! ahead of this one.
 //!
 //! By what rows are placed stands in `meta`. Where a start or a reload finds it to be
 //! something else, that is written in the same commit together with a walk over all
@@ -10,7 +11,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use super::history::known_until;
 use super::packed::{is_valued, place};
+use super::recall::AHEAD_MS;
 use super::rows::{UrlRow, held};
 use super::sql::{OptionalExtension, params};
 use super::state::State;
@@ -40,10 +43,19 @@ impl State {
         self.set_meta(PLACED_BY, &holds)?;
         // Of a new store, or an older one, nothing is known.
         if was.is_some() {
-            let parts = if self.conn.server().is_some() { PARTS } else { 1 };
-            for part in 0..parts {
-                self.set_meta(&format!("{WALK}{part}"), "0")?;
-            }
+            self.begin_reseating(|_| true)?;
+        }
+        Ok(())
+    }
+
+    /// Begins a walk over all that waits in these partitions.
+    pub(super) fn begin_reseating(
+        &self,
+        is_walked: impl Fn(i64) -> bool,
+    ) -> Result<(), StoreError> {
+        let parts = if self.conn.server().is_some() { PARTS } else { 1 };
+        for part in (0..parts).filter(|part| is_walked(*part)) {
+            self.set_meta(&format!("{WALK}{part}"), "0")?;
         }
         Ok(())
     }
@@ -131,11 +143,19 @@ impl State {
 
     /// Gives a URL that waits to be fetched again the place that it has now.
     fn reseat(&mut self, row: &UrlRow, was_valued: bool) -> Result<(), StoreError> {
-        if row.record.gone > 0 || row.expires_s.is_some() {
+        let now_s = self.steady_ms().div_euclid(1000);
+        let ahead_s = now_s.saturating_add(AHEAD_MS / 1000);
+        let seen = known_until(row).map(jiff::Timestamp::as_second);
+        if let Some(seen_s) = seen.filter(|seen_s| *seen_s > ahead_s) {
+            // By a clock that was ahead of this one: it waits as long from now on.
+            let due_s = now_s.saturating_add(row.due_s.saturating_sub(seen_s).max(0));
+            let due_s = due_s.min(row.due_s);
+            return self.place_url(row, held::QUEUED, row.reason, row.band, due_s, 0);
+        }
+        if row.record.gone > 0 {
             // It has a time of its own.
             return Ok(());
         }
-        let now_s = self.steady_ms().div_euclid(1000);
         let floor = row.record.floor_s().unwrap_or(i64::MIN);
         let (band, due_s) = if let Some((band, due_s)) = self.place_by_value(row, now_s)? {
             let (was, is) = (second(row.due_s), second(due_s));
@@ -152,6 +172,10 @@ impl State {
         };
         // It was not due until now.
         let due_s = if row.due_s <= now_s { row.due_s } else { due_s.max(floor).max(now_s) };
+        if row.is_expired(due_s) {
+            // Nothing of it will be there when its turn comes.
+            return self.park(row);
+        }
         let is_valued = self.is_valued(row, row.reason);
         // What is valued finds its band when it comes due.
         let has_moved = due_s != row.due_s || !is_valued && band != row.band;

@@ -414,6 +414,7 @@ impl State {
                 self.place_url(row, row.state, kept, band, pulled_s, row.attempt)?;
             }
             held::PARKED | held::DEAD => {
+                self.take_back_completed(row)?;
                 self.place_url(row, held::QUEUED, kept, band, pulled_s, 0)?;
             }
             _ => {

@@ -23,7 +23,7 @@ const SCHEMA: &str = include_str!("../../schema.sql");
 const APPLICATION_ID: i32 = 0x736d_7064;
 
 /// Version of [`SCHEMA`]; a file of another version is migrated or refused.
-const VERSION: i32 = 7;
+const VERSION: i32 = 8;
 
 /// What leads from one version to the next.
 type Step = fn(&Connection) -> rusqlite::Result<()>;
@@ -53,6 +53,7 @@ const MIGRATIONS: &[Step] = &[
              CREATE INDEX sources_dropped ON sources (dropped_at) WHERE dropped_at IS NOT NULL AND state <> 2;",
         )
     },
+    |conn| conn.execute_batch(include_str!("schema/leased.sql")),
 ];
 
 /// `SQLite` before this loses committed transactions when a writer races a
@@ -483,7 +484,7 @@ mod tests {
         conn.execute_batch("PRAGMA user_version = 4;").unwrap();
         let home = super::super::home::Home::File(path);
         let refused = home.open_reader().err().unwrap().to_string();
-        assert!(refused.contains("an older sitemapd (schema 4, this one reads 7)"), "{refused}");
+        assert!(refused.contains("an older sitemapd (schema 4, this one reads 8)"), "{refused}");
     }
 
     /// Makes tables as they were up to version 4, with rows at the ends of what there

@@ -16,7 +16,7 @@ use crate::config::Durability;
 pub(super) const SCHEMA: &str = include_str!("postgres/schema.sql");
 
 /// Version of [`SCHEMA`]; a database of another one is migrated or refused.
-pub(super) const VERSION: i64 = 5;
+pub(super) const VERSION: i64 = 6;
 
 /// Steps from version n to n + 1, as those of the file. The first entry leads from
 /// version 1 to 2.
@@ -39,6 +39,7 @@ const MIGRATIONS: &[&str] = &[
      DROP INDEX IF EXISTS sources_dropped;
      CREATE INDEX sources_dropped ON sources (dropped_at)
          WHERE dropped_at IS NOT NULL AND state <> 2;",
+    include_str!("postgres/leased.sql"),
 ];
 
 /// A step goes through whole tables, unlike what our sessions are set to, and takes

@@ -13,6 +13,7 @@ use jiff::Timestamp;
 use super::at_hand::Out;
 use super::ending::{End, Lease, Report, ceil_seconds};
 use super::expiry::{MOST, Of};
+use super::history::known_until;
 use super::hosts::millis;
 use super::record::{Fetched, Rare, Record};
 use super::rows::{UrlRow, read_leased, url_key};
@@ -97,13 +98,22 @@ impl State {
         let fetched_at = settlement
             .fetched_at
             .map_or(now, |at| at.as_millisecond().max(lease.leased_at).min(now));
+        // A crawl log may have told of a newer fetch while it was out: what that saw stays.
+        let told_since = timestamp(fetched_at + 1)..=timestamp(now);
+        let newer = known_until(&row).filter(|known| told_since.contains(known));
+        let fetched_at = newer.map_or(fetched_at, Timestamp::as_millisecond);
         let outcome = settlement.outcome.unwrap_or_else(|| derive_outcome(&settlement, &row));
+        let outcome = match (newer, &row.record.fetched) {
+            (Some(_), Some(fetched)) => fetched.outcome,
+            _ => outcome,
+        };
         let bounds = Arc::clone(&self.policy.of(row.site).bounds);
         let throttled = settlement.status == Some(429);
         let attempt = if throttled { lease.attempt.saturating_sub(1) } else { lease.attempt };
         let target = self.redirect_target(outcome, &settlement, &row)?;
         let now_s = now.div_euclid(1000);
-        let learned = match look_of(outcome, &settlement, &row) {
+        let look = look_of(outcome, &settlement, &row).filter(|_| newer.is_none());
+        let learned = match look {
             Some(look) => {
                 let at = timestamp(fetched_at);
                 let learned = self.look(&row, look, at, lease.has_changed())?;
@@ -153,15 +163,19 @@ impl State {
             None => self.rank_unvalued(&row, Reason::Recrawl, now_s)?,
         };
         self.pause_for(&row, &settlement, throttled, now)?;
-        let hash = (settlement.content_hash, settlement.hash_kind);
-        note_fetch(&mut row.record, fetched_at, outcome, hash);
-        row.record.gone = match Look::of(outcome) {
-            Some(Look::Gone) => row.record.gone + 1,
-            Some(_) => 0,
-            // Nobody saw whether it is back.
-            None => row.record.gone,
-        };
-        if let Some(fetched) = &mut row.record.fetched {
+        if newer.is_none() {
+            let hash = (settlement.content_hash, settlement.hash_kind);
+            note_fetch(&mut row.record, fetched_at, outcome, hash);
+            row.record.gone = match Look::of(outcome) {
+                Some(Look::Gone) => row.record.gone + 1,
+                Some(_) => 0,
+                // Nobody saw whether it is back.
+                None => row.record.gone,
+            };
+        }
+        if newer.is_none()
+            && let Some(fetched) = &mut row.record.fetched
+        {
             fetched.status = settlement.status;
             fetched.noindex = settlement.noindex;
             let hash_kind = fetched.rare.take().and_then(|rare| rare.hash_kind);

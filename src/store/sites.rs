@@ -11,8 +11,8 @@ use super::state::State;
 use super::{StoreError, engine};
 use crate::by_id::IdSet;
 use crate::config::{Config, Site, SourceList};
-use crate::model::{HostId, Role, SiteId, SourceId};
-use crate::url::authority;
+use crate::model::{CrawlId, HostId, Role, SiteId, SourceId};
+use crate::url::{are_twins, authority};
 
 /// Rows dropped in one job while a site is forgotten, about.
 const FORGET: i64 = 2_000;
@@ -156,6 +156,7 @@ impl State {
             )));
         }
         if url != site.url.as_str() {
+            self.carry_blocks(SiteId(id), &site.url)?;
             // What was learned of the old address does not hold for the new one.
             self.conn
                 .execute(
@@ -348,6 +349,7 @@ impl State {
         self.paused_sites = paused.into_iter().map(|(site, _)| site).collect();
         self.site_walks.clear();
         self.none_new.clear();
+        self.paused_heads.get_mut().clear();
         self.begin_handing_over();
         Ok(())
     }
@@ -362,6 +364,7 @@ impl State {
     pub(super) fn meet_site(&mut self, site: SiteId) {
         if self.is_others(site) && self.paused_sites.insert(site) {
             self.site_walks.clear();
+            self.paused_heads.get_mut().clear();
         }
     }
 
@@ -377,11 +380,27 @@ impl State {
 
     /// The form that a site's home page redirects to; says whether it is new.
     pub(super) fn learn_origin(&mut self, id: SiteId, origin: &Url) -> Result<bool, StoreError> {
+        self.carry_blocks(id, origin)?;
         self.conn
             .prepare_cached("UPDATE sites SET origin = ?2 WHERE id = ?1 AND origin <> ?2")
             .and_then(|mut update| update.execute(params![id.0, authority(origin)]))
             .map(|changed| changed > 0)
             .map_err(engine)
+    }
+
+    /// Blocks what is blocked at the form that a site has had at its twin as well, where
+    /// its pages come as new ones from now on.
+    fn carry_blocks(&mut self, id: SiteId, origin: &Url) -> Result<(), StoreError> {
+        let (crawl, old): (i64, String) = self
+            .conn
+            .prepare_cached("SELECT crawl_id, origin FROM sites WHERE id = ?1")
+            .and_then(|mut query| query.query_row([id.0], |row| Ok((row.get(0)?, row.get(1)?))))
+            .map_err(engine)?;
+        let new = authority(origin);
+        if old == new || !Url::parse(&old).is_ok_and(|old| are_twins(&old, origin)) {
+            return Ok(());
+        }
+        self.copy_blocks(CrawlId(crawl), &old, &new)
     }
 
     /// Forgets what sources of a site listed when they were last read, before any of that
@@ -519,6 +538,7 @@ impl State {
     pub(super) fn reload_windows(&mut self) -> Result<(), StoreError> {
         self.flush_deltas()?;
         self.none_new.clear();
+        self.paused_heads.get_mut().clear();
         for crawl in self.crawls.keys().copied().collect::<Vec<_>>() {
             self.load_window(crawl)?;
         }

@@ -6,6 +6,7 @@
 //! transaction at the latest. A job that was refused before it wrote any leaves
 //! memory as it is.
 
+use std::cell::RefCell;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -25,6 +26,7 @@ use super::learn::Learning;
 use super::maintain::Emptied;
 use super::numbers::Numbers;
 use super::operate::Blocks;
+use super::paused_heads::PausedHeads;
 use super::pending::Pending;
 use super::policy::{Policies, Policy};
 use super::site_walks::SiteWalks;
@@ -147,6 +149,8 @@ pub(super) struct State {
     pub(super) told: Told,
     /// How far lists were walked for leases that ask for some sites.
     pub(super) site_walks: SiteWalks,
+    /// Where lists begin with what is not leased.
+    pub(super) paused_heads: RefCell<PausedHeads>,
     /// Lists behind whose heads there is no new URL.
     pub(super) none_new: InVain,
     /// Some of the pairs that `site_hosts` has, beyond the first of each host.
@@ -216,6 +220,7 @@ impl State {
             left_sites: IdSet::default(),
             delays: MovedDelays::default(),
             site_walks: SiteWalks::default(),
+            paused_heads: RefCell::default(),
             none_new: InVain::default(),
             handing_over: None,
             folds: Folds::default(),
@@ -357,6 +362,7 @@ impl State {
         self.hosts = Hosts::new(self.seed);
         self.windows.clear();
         self.none_new.clear();
+        self.paused_heads.get_mut().clear();
         self.at_hand.clear();
         self.expiry = Expiry::default();
         self.site_hosts.clear();

@@ -441,6 +441,7 @@ impl State {
     fn doubt_windows(&mut self) {
         self.windows.values_mut().for_each(Window::invalidate_all);
         self.none_new.clear();
+        self.paused_heads.get_mut().clear();
     }
 
     /// A slice of index maintenance in a transaction of its own.

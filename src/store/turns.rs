@@ -170,10 +170,18 @@ impl State {
             self.none_new.forget((crawl, host));
         }
         self.job.has_handled = true;
-        if let Some(window) = self.windows.get_mut(&crawl) {
+        let heads = self.paused_heads.get_mut();
+        let mut heads = (!heads.is_empty()).then_some(heads);
+        let mut window = self.windows.get_mut(&crawl);
+        if let Some(window) = &mut window {
             window.wake(host, due_s.saturating_mul(1000), weight);
             window.set_clock(host, not_before);
-            for place in places {
+        }
+        for place in places {
+            if let Some(heads) = &mut heads {
+                heads.queued(&place);
+            }
+            if let Some(window) = &mut window {
                 self.at_hand.ahead.queued(place);
                 window.insert(place.candidate(), now);
             }

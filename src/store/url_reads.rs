@@ -18,6 +18,7 @@ use super::rows::{at_precision, held, read_page, reason, url_key};
 use super::views::{UrlState, UrlView};
 use super::why::{Past, why};
 use super::{StoreError, engine, explain, extensions, poll_reads, timestamp};
+use crate::config::Steps;
 use crate::model::extension::Extensions;
 use crate::model::{CrawlId, SourceId, UrlId};
 use crate::recrawl;
@@ -129,14 +130,20 @@ impl Named<'_> {
     }
 }
 
-/// A prefix that somebody names, in the form that the site it is of folds its twins
-/// into; `None` where it has that form, or no one site says.
-pub(super) fn prefix_known(
+/// The form that the sites of a crawl fold their twins into.
+pub(super) struct Home {
+    origin: String,
+    site: String,
+}
+
+/// The form of a URL that somebody names, and its twins, with a site that has it; `None`
+/// where no one site says.
+pub(super) fn home_of(
     conn: &Connection,
     policy: &Policy,
     crawl: CrawlId,
-    prefix: &Url,
-) -> Result<Option<String>, StoreError> {
+    url: &Url,
+) -> Result<Option<Home>, StoreError> {
     let mut query = conn
         .prepare_cached("SELECT name, origin FROM sites WHERE crawl_id = ?1 ORDER BY name")
         .map_err(engine)?;
@@ -144,41 +151,71 @@ pub(super) fn prefix_known(
         .query_map([crawl.0], |row| Ok((row.get(0)?, row.get(1)?)))
         .and_then(Iterator::collect)
         .map_err(engine)?;
-    let (named, mut folded) = (authority(prefix), None);
-    for (name, origin) in sites {
-        let Some(origin) = Url::parse(&origin).ok().filter(|origin| are_twins(prefix, origin))
-        else {
+    let (named, mut home) = (authority(url), None);
+    for (site, origin) in sites {
+        let Some(origin) = Url::parse(&origin).ok().filter(|origin| are_twins(url, origin)) else {
             continue;
         };
         let origin = authority(&origin);
         if origin == named {
-            return Ok(None);
+            return Ok(Some(Home { origin, site }));
         }
-        if policy.named(Some(&name)).merges_twins
-            && *folded.get_or_insert_with(|| origin.clone()) != origin
+        if policy.named(Some(&site)).merges_twins
+            && home.get_or_insert_with(|| Home { origin: origin.clone(), site }).origin != origin
         {
             return Ok(None);
         }
     }
-    Ok(folded.map(|origin| origin + &prefix[Position::BeforePath..]))
+    Ok(home)
+}
+
+impl Home {
+    /// A prefix as the site has it. A single URL loses what the site takes off its query,
+    /// too.
+    pub(super) fn fold(&self, policy: &Policy, url: &Url, prefix: bool) -> String {
+        let mut url = url.clone();
+        if !prefix {
+            // The steps of its identity are the gate's matter; what is no page stays.
+            let strip = &policy.named(Some(&self.site)).strip;
+            let _ = crate::url::normalise(&mut url, Steps::NONE, strip);
+        }
+        self.origin.clone() + &url[Position::BeforePath..]
+    }
+
+    /// All that is one with a URL for the site.
+    pub(super) fn forms(&self, policy: &Policy, url: Url) -> Vec<Url> {
+        let merges = policy.named(Some(&self.site)).merges_twins;
+        let twins = if merges { twins(&url) } else { Vec::new() };
+        let others: Vec<_> = twins.into_iter().filter(|twin| *twin != url).collect();
+        [url].into_iter().chain(others).collect()
+    }
 }
 
 /// The URL as it stands and as it is likely to be kept, then the twins of these: a
 /// site keeps one form of them.
 fn spellings(url: &Url) -> Vec<Url> {
     let mut all = likely_identities(url);
-    for plain in all.clone() {
-        let Some(host) = plain.domain().filter(|_| plain.port().is_none()) else { continue };
-        let bare = host.strip_prefix("www.").unwrap_or(host).to_owned();
-        for scheme in ["https", "http"] {
-            for name in [format!("www.{bare}"), bare.clone()] {
-                let mut twin = plain.clone();
-                if twin.set_scheme(scheme).is_ok()
-                    && twin.set_host(Some(&name)).is_ok()
-                    && !all.contains(&twin)
-                {
-                    all.push(twin);
-                }
+    for twin in all.clone().iter().flat_map(twins) {
+        if !all.contains(&twin) {
+            all.push(twin);
+        }
+    }
+    all
+}
+
+/// A URL and its twins; none of what has none.
+fn twins(url: &Url) -> Vec<Url> {
+    let Some(host) = url.domain() else { return Vec::new() };
+    let bare = host.strip_prefix("www.").unwrap_or(host).to_owned();
+    let mut all = Vec::new();
+    for scheme in ["https", "http"] {
+        for name in [format!("www.{bare}"), bare.clone()] {
+            let mut twin = url.clone();
+            if twin.set_scheme(scheme).is_ok()
+                && twin.set_host(Some(&name)).is_ok()
+                && are_twins(&twin, url)
+            {
+                all.push(twin);
             }
         }
     }

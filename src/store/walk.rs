@@ -5,11 +5,14 @@
 //! what is due and the bands there are, whatever else is queued. A server is
 //! asked for pages, and once which bands have anything due at all.
 
+use std::borrow::Cow;
+use std::cell::RefCell;
 use std::sync::LazyLock;
 
 use super::sql::{self, Connection, Row, params};
 
 use super::packed::{site_of, valued_of};
+use super::paused_heads::{Head, PausedHeads, Spot};
 use super::state::State;
 use super::turns::Place;
 use super::{StoreError, engine};
@@ -110,7 +113,8 @@ impl State {
         limit: usize,
         read: impl FnMut(&Row<'_>) -> sql::Result<T>,
     ) -> Result<Due<T>, StoreError> {
-        walk_due((&self.conn, &self.paused_sites), walk, list, now_s, limit, read)
+        let heads = (!self.paused_sites.is_empty()).then_some(&self.paused_heads);
+        walk_due((&self.conn, &self.paused_sites, heads), walk, list, now_s, limit, read)
     }
 
     /// The first row of each band of a host below `band`, the highest first, where
@@ -163,11 +167,14 @@ impl State {
                 "SELECT due_s, /*lite*/ owner /*end*/ /*pg: coalesce(site_id, 0) << 1 */, url_id
                  FROM queue
                  WHERE crawl_id = ?1 AND host_id = ?2 /*pg: AND part = (?2 & 255) */
-                     /*pg: AND (due_s, url_id) > (?3, ?4) */ AND band = ?6
+                     AND (due_s, url_id) > (?3, ?4) AND band = ?6
                  ORDER BY due_s, url_id /*pg: LIMIT ?5 */",
             )
             .map_err(engine)?;
-        let mut after = (i64::MIN, i64::MIN);
+        let list = (crawl, host);
+        let known = self.paused_heads.borrow().of(list, band);
+        let mut after = known.unwrap_or((i64::MIN, i64::MIN));
+        let mut passed = 0;
         loop {
             let values = params![crawl.0, host.0, after.0, after.1, PAGE, band];
             let mut rows = query.query(values).map_err(engine)?;
@@ -175,12 +182,18 @@ impl State {
             while let Some(row) = rows.next().map_err(engine)? {
                 let due: i64 = row.get(0).map_err(engine)?;
                 if self.may_lease(site_of(row.get(1).map_err(engine)?), &[]) {
+                    if passed > 0 {
+                        self.paused_heads.borrow_mut().note(list, (band, after), passed);
+                    }
                     return Ok(Some(due));
                 }
-                taken += 1;
+                (taken, passed) = (taken + 1, passed + 1);
                 after = (due, row.get(2).map_err(engine)?);
             }
             if taken < PAGE || self.conn.embedded().is_some() {
+                if passed > 0 {
+                    self.paused_heads.borrow_mut().note(list, (band, after), passed);
+                }
                 return Ok(None);
             }
         }
@@ -207,10 +220,10 @@ impl State {
 /// What is due of a list, whether that is all, and when the next is.
 pub(super) type Due<T> = (Vec<T>, Extent, Option<i64>);
 
-/// Walks what is due of a host in lease order, but for sites that are paused; `read`
-/// takes what is wanted of a row.
+/// Walks what is due of a host in lease order, but for sites that are paused, of which
+/// the heads of bands may be known; `read` takes what is wanted of a row.
 pub(super) fn walk_due<T>(
-    (conn, paused): (&Connection, &IdSet<SiteId>),
+    (conn, paused, heads): (&Connection, &IdSet<SiteId>, Option<&RefCell<PausedHeads>>),
     Walk { statement, behind }: Walk<'_>,
     (crawl, host): (CrawlId, HostId),
     now_s: i64,
@@ -221,9 +234,18 @@ pub(super) fn walk_due<T>(
     let mut next_due: Option<i64> = None;
     let (mut below, mut after) = (i64::from(u8::MAX) + 1, BEHIND_ALL);
     let mut rest_of_band = None;
+    let mut head = Head::default();
+    let known_head = |band| heads.and_then(|heads| heads.borrow().of((crawl, host), band));
+    let note = |ended: Option<(Spot, usize)>| {
+        if let (Some(heads), Some((last, rows))) = (heads, ended) {
+            heads.borrow_mut().note((crawl, host), last, rows);
+        }
+    };
     if let Some((band, row, rest)) = behind {
-        (below, after) = (band, row);
-        rest_of_band = conn.embedded().map(|_| rest);
+        let known = known_head(band).filter(|last| *last >= row);
+        (below, after) = (band, known.unwrap_or(row));
+        head = Head::behind(band, known);
+        rest_of_band = conn.embedded().map(|_| Cow::Borrowed(rest));
     }
     let page = page_for(limit);
     // A server is asked once which bands have anything due at all.
@@ -233,7 +255,7 @@ pub(super) fn walk_due<T>(
     // begins below it, or, of a server, behind the page.
     'bands: loop {
         let rest = rest_of_band.take();
-        let sql = rest.unwrap_or(statement);
+        let sql = rest.as_deref().unwrap_or(statement);
         let mut query = conn.prepare_cached(sql).map_err(engine)?;
         let values = params![crawl.0, host.0, after.0, after.1, page, below];
         let mut rows = query.query(values).map_err(engine)?;
@@ -244,11 +266,24 @@ pub(super) fn walk_due<T>(
                 page_end = Some(place_in_list(&row).map_err(engine)?);
             }
             let owner = row.get(3).map_err(engine)?;
-            if site_of(owner).is_some_and(|site| paused.contains(&SiteId(site))) {
-                continue;
-            }
             let (band, due_s): (i64, i64) =
                 (row.get(0).map_err(engine)?, row.get(1).map_err(engine)?);
+            if site_of(owner).is_some_and(|site| paused.contains(&SiteId(site))) {
+                let place = (due_s, row.get(2).map_err(engine)?);
+                if head.is_next(band) {
+                    note(head.end(Some(band)));
+                    head = Head::default();
+                }
+                let known = head.pass(band, place).then(|| known_head(band)).flatten();
+                if let Some(last) = known.filter(|last| *last > place) {
+                    (below, after) = (band, last);
+                    head = Head::behind(band, known);
+                    rest_of_band = conn.embedded().map(|_| Cow::Owned(rest_of(statement)));
+                    continue 'bands;
+                }
+                continue;
+            }
+            note(head.end(Some(band)));
             if due_s > now_s {
                 next_due = Some(next_due.map_or(due_s, |other| other.min(due_s)));
                 (below, after) = (band, BEHIND_ALL);
@@ -276,7 +311,16 @@ pub(super) fn walk_due<T>(
             None => break,
         };
     }
+    note(head.end(None));
     Ok((due, Extent::Complete, next_due))
+}
+
+/// The statement that reads the rest of a band behind a row, for the embedded engine.
+fn rest_of(listed: &str) -> String {
+    ["", "q."].into_iter().fold(listed.to_owned(), |sql, q| {
+        let below = format!("AND /*lite*/ {q}band < ?6 /*end*/");
+        sql.replace(&below, &format!("AND {q}band = ?6 AND ({q}due_s, {q}url_id) > (?3, ?4)"))
+    })
 }
 
 /// The first row of each band of a host below `band`, the highest first, where

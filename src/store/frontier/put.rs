@@ -393,6 +393,26 @@ impl State {
             .map_err(engine)
     }
 
+    /// A URL is to be fetched again, whatever a client has said of it.
+    pub(in super::super) fn take_back_completed(&mut self, row: &UrlRow) -> Result<(), StoreError> {
+        // Whoever has completed any has a queue that counts them.
+        if !self.frontier.any {
+            return Ok(());
+        }
+        let taken_back = self
+            .conn
+            .prepare_cached(
+                "UPDATE frontier_urls SET completed = 0 WHERE url_id = ?1 AND completed = 1
+                 /*pg: AND part = (?1 & 255) */",
+            )
+            .and_then(|mut update| update.execute([row.id.0]))
+            .map_err(engine)?;
+        if taken_back > 0 {
+            self.count_completed(row.crawl, row.host, -1)?;
+        }
+        Ok(())
+    }
+
     /// Keeps what a client said of a URL beside its report.
     fn note_said(
         &mut self,

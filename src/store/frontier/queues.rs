@@ -43,7 +43,7 @@ pub(crate) struct Memory {
     /// The delay of queues that have none of their own.
     delay_ms: Option<i64>,
     /// Is anything set for any queue?
-    any: bool,
+    pub(super) any: bool,
     rules: Rules,
     /// How many URLs of each host of ours are out, once that was asked for.
     out: Option<ById<(CrawlId, HostId), u32>>,
@@ -85,13 +85,7 @@ pub(super) struct QueueRules {
 impl State {
     /// Reads what holds for all queues, and forgets the rest.
     pub(in super::super) fn read_frontier(&mut self) -> Result<(), StoreError> {
-        let delay_ms = self
-            .conn
-            .query_row("SELECT CAST(value AS BIGINT) FROM meta WHERE key = ?1", [DELAY], |row| {
-                row.get(0)
-            })
-            .optional()
-            .map_err(engine)?;
+        let delay_ms = read_delay(&self.conn)?;
         let any = self
             .conn
             .query_row("SELECT EXISTS (SELECT 1 FROM frontier_queues)", (), |row| row.get(0))
@@ -99,6 +93,16 @@ impl State {
         let active = read_active(&self.conn)?;
         self.frontier = Memory { active, delay_ms, any, ..Memory::default() };
         Ok(())
+    }
+
+    /// The longest delay that is set for queues, in milliseconds.
+    pub(in super::super) fn longest_queue_delay(&self) -> Result<i64, StoreError> {
+        let longest: Option<i64> = self
+            .conn
+            .query_row("SELECT max(delay_ms) FROM frontier_queues", (), |row| row.get(0))
+            .map_err(engine)?;
+        let common = read_delay(&self.conn)?;
+        Ok(longest.max(common).unwrap_or(0))
     }
 
     /// The name of a host's queue.
@@ -341,6 +345,12 @@ impl State {
         self.frontier.rules.remove(&queue);
         self.add_completed(queue, more)
     }
+}
+
+/// The delay of queues that have none of their own, if one is set.
+fn read_delay(conn: &Connection) -> Result<Option<i64>, StoreError> {
+    let query = "SELECT CAST(value AS BIGINT) FROM meta WHERE key = ?1";
+    conn.query_row(query, [DELAY], |row| row.get(0)).optional().map_err(engine)
 }
 
 /// Are URLs served by this protocol?

@@ -1,4 +1,4 @@
--- sitemapd's store on PostgreSQL, version 5, and on what speaks it. The tables
+-- sitemapd's store on PostgreSQL, version 6, and on what speaks it. The tables
 -- are those of schema.sql, which says what they are for; here is what differs.
 --
 -- A table that belongs to hosts begins with their partition, and each of its
@@ -568,7 +568,7 @@ SELECT
     u.listed,
     CASE WHEN u.source_id IS NULL THEN 0 ELSE 1 END
         + (SELECT count(*) FROM url_sources x WHERE x.part = u.part AND x.url_id = u.id) AS sources,
-    CASE coalesce(f.state, CASE WHEN l.url_id IS NULL THEN 0 ELSE 1 END)
+    CASE CASE WHEN l.url_id IS NULL THEN coalesce(f.state, 0) ELSE 1 END
         WHEN 0 THEN 'queued' WHEN 1 THEN 'leased' WHEN 2 THEN 'parked'
         WHEN 3 THEN 'dead' WHEN 4 THEN 'blocked' ELSE 'forbidden' END AS state,
     to_char(to_timestamp(coalesce(f.due_s, u.first_seen_s)) AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS') AS due

@@ -42,6 +42,28 @@ async fn fresh_news_goes_before_every_priority_and_old_news_does_not() {
 }
 
 #[tokio::test]
+async fn news_that_nobody_took_for_two_days_stands_among_other_pages() {
+    let origin = Origin::start().await;
+    let base = origin.base();
+    let low = "<priority>0.1</priority>";
+    let entries = [
+        ("/old", article("2026-11-19T13:00:00Z", low)),
+        ("/older", article("2026-11-19T12:30:00Z", low)),
+        ("/fresh", article("2026-11-20T12:00:00Z", low)),
+        ("/top", "<priority>1.0</priority>".to_owned()),
+    ];
+    origin.set("/sitemap.xml", Reply::xml(extended(&base, &entries)));
+    let world = World::new(&[&origin]);
+    let daemon = world.start(&one_sitemap(&origin)).await;
+    daemon.polled("/sitemap.xml", 1).await;
+    daemon.pass(2 * HOUR).await;
+    let order: Vec<_> = daemon.lease().await.into_iter().map(|leased| leased.url).collect();
+    let expected = ["/fresh", "/top", "/old", "/older"];
+    assert_eq!(order, expected.map(|path| format!("{base}{path}")));
+    daemon.stop().await;
+}
+
+#[tokio::test]
 async fn fresh_news_is_looked_at_hourly_until_it_is_two_days_old() {
     let origin = Origin::start().await;
     let base = origin.base();

@@ -37,9 +37,11 @@ async fn what_a_site_lists_is_served_too_and_is_known() {
     let queue = QueueWithinCrawlParams { key: host, ..Default::default() };
     assert_eq!(client.count("DeleteQueue", queue).await, 0);
     // What a sitemap says later is news, also of what was completed.
+    assert_eq!(client.stats("").await.counts["completed"], 1);
     origin.set("/sitemap.xml", Reply::xml(sitemap(&base, &[("/a", "2026-11-20")])));
     daemon.pass(DAY).await;
     daemon.poll("/sitemap.xml").await;
+    assert_eq!(client.stats("").await.counts["completed"], 0);
     assert_eq!(client.get(9, 0).await, [page.as_str()]);
     daemon.stop().await;
 }

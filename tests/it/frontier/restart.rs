@@ -53,3 +53,26 @@ async fn leases_delays_blocks_limits_and_the_switch_survive_a_restart() {
     assert_eq!(served, ["http://leased.test/0", "http://slow.test/0"], "in their places again");
     daemon.stop().await;
 }
+
+#[tokio::test]
+async fn a_delay_of_a_day_survives_a_restart() {
+    let text = config("[politeness]\nhost_delay = \"1s\"\n");
+    let (world, daemon, mut client) = started(&text).await;
+    let of = |n| discovered(info(&format!("http://slow.test/{n}")));
+    client.put((0..2).map(of).collect()).await;
+    let delay_requestable = 86_400;
+    let key = "slow.test".to_owned();
+    let slow = QueueDelayParams { key, delay_requestable, ..Default::default() };
+    client.one::<_, Empty>("SetDelay", slow).await.unwrap();
+    assert_eq!(client.get(1, 0).await, ["http://slow.test/0"]);
+    drop(client);
+    daemon.stop().await;
+
+    let daemon = world.start(&text).await;
+    let mut client = Client::of(&daemon).await;
+    daemon.clock.advance(Duration::from_secs(12 * 3_600));
+    assert!(client.get(1, 0).await.is_empty(), "half of it is left");
+    daemon.clock.advance(Duration::from_secs(12 * 3_600));
+    assert_eq!(client.get(1, 0).await.len(), 1);
+    daemon.stop().await;
+}

@@ -7,7 +7,7 @@ use sitemapd::store::views::UrlState;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 
-use crate::support::queue_daemon::{Queue, QueueDaemon, entry, paths};
+use crate::support::queue_daemon::{Queue, QueueDaemon, entry, paths, site};
 use crate::support::{broken_off, incompressible};
 
 const CRAWL: &str = "default";
@@ -184,4 +184,42 @@ async fn a_url_of_any_length_is_blocked_once_and_lifted() {
     assert_eq!(queue.look().number("SELECT count(*) FROM blocks"), 1);
     assert_eq!(unblock(&queue, &url, false).await, 1);
     assert_eq!(queue.look().number("SELECT count(*) FROM blocks"), 0);
+}
+
+#[tokio::test]
+async fn an_order_is_seen_in_the_next_count_of_a_large_store() {
+    let text = format!("[queue]\nmax_attempts = 1\n{}", site("a", "http://a.test/", ""));
+    let queue = Queue::open(&text).await;
+    queue.list_urls("a", (0..50_003).map(|n| format!("http://a.test/{n}"))).await;
+    for outcome in [Outcome::Unchanged, Outcome::Failed] {
+        let token = queue.lease_one().await.token;
+        queue.settle(token, outcome).await;
+    }
+    let counted = async || queue.store.recent_queue(Some(CRAWL)).await.unwrap().remove(0);
+    let before = counted().await;
+    assert_eq!((before.due, before.blocked, before.dead), (50_001, 0, 1));
+    let named = |path: &str| vec![format!("http://a.test{path}")];
+    queue.store.requeue(CRAWL.to_owned(), named("/0")).await.unwrap();
+    assert_eq!(counted().await.due, 50_002);
+    queue.store.replay(CRAWL.to_owned(), named("/1")).await.unwrap();
+    assert_eq!(counted().await.dead, 0);
+    block(&queue, "http://a.test/2", false).await;
+    assert_eq!(counted().await.blocked, 1);
+    queue.store.pause_site("a".to_owned(), true).await.unwrap();
+    assert_eq!(counted().await.due, 0);
+}
+
+#[tokio::test]
+async fn lifting_the_block_on_one_url_looks_at_no_other() {
+    let queue = with_paths(&["/1", "/2"]).await;
+    for path in ["/1", "/2"] {
+        block(&queue, &format!("http://a.test{path}"), false).await;
+    }
+    // As an order would leave it that lifts the other one and is broken off.
+    queue.look().change("DELETE FROM blocks WHERE pattern = 'http://a.test/2'");
+    let queue = queue.reopen(Duration::from_secs(1)).await;
+    assert_eq!(unblock(&queue, "http://a.test/1", false).await, 1);
+    assert_eq!(paths(&queue.lease(10).await), ["/1"]);
+    assert_eq!(unblock(&queue, "http://a.test/2", false).await, 1, "all are looked at");
+    assert_eq!(paths(&queue.lease(10).await), ["/2"]);
 }

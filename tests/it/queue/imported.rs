@@ -2,11 +2,14 @@
 
 use std::time::Duration;
 
+use sitemapd::diff::snapshot::EntryHints;
 use sitemapd::model::{Outcome, Reason};
-use sitemapd::store::{Imported, PastFetch};
+use sitemapd::queue::{Settlement, TokenResult};
+use sitemapd::store::views::{UrlState, UrlView};
+use sitemapd::store::{Effect, Imported, PastFetch};
 
 use crate::support::engine::Look;
-use crate::support::queue_daemon::{Queue, entry, paths};
+use crate::support::queue_daemon::{Queue, entry, paths, report, site};
 
 const HOUR: Duration = Duration::from_secs(3_600);
 const DAY: Duration = Duration::from_secs(86_400);
@@ -55,6 +58,56 @@ async fn a_fetch_after_the_edit_has_seen_it() {
     assert!(learned.numbers.lastmod_hits > 0.5, "its date was right");
     assert!(view.due_at.unwrap() > queue.clock.now(), "{}", view.why);
     assert!(queue.reopen(HOUR).await.lease(10).await.is_empty());
+}
+
+#[tokio::test]
+async fn what_moved_after_the_fetch_of_a_log_stays_to_be_looked_at() {
+    for order in ["learned", "protocol"] {
+        let text = format!("[queue]\norder = \"{order}\"\n{}", site("a", "http://a.test/", ""));
+        let queue = Queue::open(&text).await;
+        let url = queue.list_urls("a", [PAGE.to_owned()]).await[0];
+        let leased = queue.lease_one().await;
+        queue.settle(leased.token, Outcome::Unchanged).await;
+        queue.clock.advance(10 * HOUR);
+        queue.apply(Effect::Touched { url, lastmod: None, hints: EntryHints::default() }).await;
+        let before = queue.view(PAGE).await;
+        assert_eq!(before.reason, Reason::Changed, "{order}");
+        let seen = fetch(queue.clock.now() - 5 * HOUR, false);
+        assert_eq!(import(&queue, vec![seen]).await.taken, 1);
+        let view = queue.view(PAGE).await;
+        assert_eq!(view.reason, Reason::Changed, "{order}: {}", view.why);
+        let pending = |view: UrlView| view.learned.map(|learned| learned.pending);
+        assert_eq!(pending(view), pending(before), "{order}");
+        let due = usize::from(order == "protocol");
+        assert_eq!(queue.lease(10).await.len(), due, "{order}: else its value says when");
+    }
+}
+
+#[tokio::test]
+async fn a_report_of_an_older_fetch_than_a_log_told_of_ends_the_lease_and_no_more() {
+    let queue = Queue::simple().await;
+    queue.list_urls("a", [PAGE.to_owned()]).await;
+    let leased = queue.lease_one().await;
+    let fetched_at = queue.clock.now() + Duration::from_secs(1);
+    queue.clock.advance(HOUR / 15);
+    let seen = queue.clock.now() - Duration::from_secs(60);
+    let hashed =
+        PastFetch { changed: None, content_hash: Some("new".to_owned()), ..fetch(seen, true) };
+    assert_eq!(import(&queue, vec![hashed.clone()]).await.taken, 1);
+    let told = queue.view(PAGE).await;
+    let report = Settlement {
+        content_hash: Some("old".to_owned()),
+        fetched_at: Some(fetched_at),
+        ..report(leased.token, Outcome::Gone)
+    };
+    assert_eq!(queue.settle_as(report).await, TokenResult::Ok);
+    let view = queue.view(PAGE).await;
+    assert_eq!(view.state, UrlState::Queued);
+    let seen_at = |view: &UrlView| view.learned.as_ref().map(|learned| learned.seen_at);
+    let told_of = |view: &UrlView| (view.fetched_at, view.outcome, view.content_hash.clone());
+    assert_eq!((told_of(&view), seen_at(&view)), (told_of(&told), seen_at(&told)));
+    assert!(view.due_at.unwrap() > queue.clock.now() + HOUR, "{}", view.why);
+    assert_eq!(import(&queue, vec![hashed]).await.ignored, 1);
 }
 
 #[tokio::test]

@@ -81,6 +81,20 @@ async fn what_someone_asked_for_goes_before_every_priority() {
 }
 
 #[tokio::test]
+async fn what_someone_asked_for_keeps_its_place_when_its_sitemap_drops_it() {
+    let queue = Queue::simple().await;
+    let all = ["asked", "top"].map(|path| entry(format!("http://a.test/{path}")).priority(0.5));
+    let rows = queue.list("a", &all).await;
+    let asked = vec!["http://a.test/asked".to_owned()];
+    assert_eq!(queue.store.requeue("default".to_owned(), asked).await, Ok(1));
+    queue.apply(Effect::Drop { url: rows[0] }).await;
+    assert!(!queue.view("http://a.test/asked").await.listed);
+    let urls = queue.lease(10).await;
+    assert_eq!(paths(&urls), ["/asked", "/top"]);
+    assert_eq!(urls[0].reason, Reason::Submitted);
+}
+
+#[tokio::test]
 async fn a_changed_priority_moves_a_url_that_is_buffered_already() {
     let queue = Queue::simple().await;
     let rows = queue.list_urls("a", (0..50).map(|n| format!("http://a.test/{n}"))).await;

@@ -3,9 +3,11 @@
 use std::time::Duration;
 
 use sitemapd::diff::snapshot::EntryHints;
+use sitemapd::model::extension::{Expiry, Marks};
 use sitemapd::model::{ChangeFreq, Outcome, Priority};
 use sitemapd::queue::Settlement;
-use sitemapd::store::Effect;
+use sitemapd::store::views::UrlState;
+use sitemapd::store::{Effect, Said};
 
 use crate::support::queue_daemon::{Queue, paths, report, site};
 
@@ -136,4 +138,31 @@ async fn another_order_holds_for_what_waits() {
     assert!(last_due(&queue) > 7, "{}", last_due(&queue));
     let due = queue.look().number("SELECT min(due_s) FROM queue");
     assert!(due > queue.clock.now().as_second(), "{due}");
+}
+
+#[tokio::test]
+async fn other_bounds_hold_for_pages_whose_videos_have_an_end_and_park_what_ends_before() {
+    for (was, is, state) in [("90d", "5d", UrlState::Queued), ("5d", "90d", UrlState::Parked)] {
+        let absent = |interval: &str| {
+            config(
+                "protocol",
+                &format!("max = \"90d\"\nchangefreq = {{ absent = \"{interval}\" }}"),
+            )
+        };
+        let queue = Queue::open(&absent(was)).await;
+        let url = queue.list_urls("a", ["http://a.test/0".to_owned()]).await[0];
+        let days = if state == UrlState::Parked { 60 } else { 1_000 };
+        let end = (queue.clock.now() + days * DAY).as_second();
+        let marks = Marks { expiry: Expiry::At(end), ..Marks::default() };
+        let data = "{\"videos\":[{}]}".to_owned();
+        queue.apply(Effect::Extensions { url, said: Some(Said { data, marks }) }).await;
+        let leased = queue.lease_one().await;
+        queue.settle(leased.token, Outcome::Unchanged).await;
+        queue.reload(&absent(is)).await.unwrap();
+        queue.maintain().await;
+        let view = queue.view("http://a.test/0").await;
+        assert_eq!(view.state, state, "{}", view.why);
+        let soon = queue.clock.now() + 6 * DAY;
+        assert!(view.due_at.is_none_or(|due| due < soon), "{}", view.why);
+    }
 }

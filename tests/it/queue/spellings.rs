@@ -173,6 +173,43 @@ async fn a_prefix_is_named_by_the_twin_of_its_site_where_they_are_one() {
 }
 
 #[tokio::test]
+async fn a_block_on_a_page_that_nobody_lists_yet_holds_it_as_its_site_will_have_it() {
+    let page = "http://a.test/private?id=1";
+    for named in ["https://www.a.test/private?id=1", "http://a.test/private?utm_source=x&id=1"] {
+        let queue = with(&[]).await;
+        queue.store.block(CRAWL.to_owned(), named.to_owned(), false).await.unwrap();
+        queue.list_urls("a", [page.to_owned()]).await;
+        assert!(queue.lease(10).await.is_empty(), "{named}");
+        queue.store.unblock(CRAWL.to_owned(), named.to_owned(), false).await.unwrap();
+        assert!(queue.store.blocks(None, 10, None).await.unwrap().0.is_empty());
+        assert_eq!(leased(&queue).await, [page]);
+    }
+}
+
+#[tokio::test]
+async fn blocks_hold_the_pages_of_a_site_that_is_found_at_its_twin_until_lifted_by_either_name() {
+    let (old, new) = ("http://a.test/private/", "https://www.a.test/private/");
+    for lifted in [old, new] {
+        let queue = with(&["http://a.test/private/1"]).await;
+        for (path, prefix) in [("", true), ("2", false)] {
+            let pattern = format!("{old}{path}");
+            queue.store.block(CRAWL.to_owned(), pattern, prefix).await.unwrap();
+        }
+        assert!(queue.lease(10).await.is_empty());
+        let twin = "https://www.a.test/".parse().unwrap();
+        assert_eq!(queue.store.learn_origin(queue.origin("a").site, twin).await, Ok(true));
+        let queue = queue.reopen(Duration::from_secs(1)).await;
+        queue.list_urls("a", [format!("{new}1"), format!("{new}2")]).await;
+        assert!(queue.lease(10).await.is_empty());
+        queue.store.unblock(CRAWL.to_owned(), lifted.to_owned(), true).await.unwrap();
+        assert!(!leased(&queue).await.contains(&format!("{new}2")));
+        let one = format!("{lifted}2");
+        assert_eq!(queue.store.unblock(CRAWL.to_owned(), one, false).await, Ok(1));
+        assert!(queue.store.blocks(None, 10, None).await.unwrap().0.is_empty());
+    }
+}
+
+#[tokio::test]
 async fn a_log_trains_the_page_of_which_it_names_a_twin_or_that_it_names_as_listed() {
     let page = "http://www.a.test/a";
     let queue = with(&[page]).await;

@@ -137,3 +137,17 @@ async fn a_url_released_at_once_keeps_its_place() {
     queue.release(first.token, Duration::ZERO).await;
     assert_eq!(queue.lease_one().await.url, first.url);
 }
+
+#[tokio::test]
+async fn what_is_leased_again_is_leased_in_the_view_for_people() {
+    let queue = Queue::simple().await;
+    queue.list_urls("a", ["http://a.test/1".to_owned()]).await;
+    let leased = "SELECT count(*) FROM url_view WHERE state = 'leased'";
+    for _ in 0..2 {
+        let token = queue.lease_one().await.token;
+        assert_eq!(queue.look().number(leased), 1);
+        queue.settle(token, Outcome::Unchanged).await;
+        assert_eq!(queue.look().number(leased), 0);
+        queue.clock.advance(Duration::from_secs(400 * 86_400));
+    }
+}

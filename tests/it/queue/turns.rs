@@ -4,9 +4,10 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use sitemapd::model::Outcome;
+use sitemapd::diff::snapshot::EntryHints;
+use sitemapd::model::{Outcome, Priority};
 use sitemapd::queue::{LeaseRequest, Leased};
-use sitemapd::store::RobotsRead;
+use sitemapd::store::{Effect, RobotsRead};
 
 use crate::support::queue_daemon::{Queue, ask, entry, paths, site};
 
@@ -219,6 +220,32 @@ async fn a_paused_site_with_thousands_of_urls_hides_no_other_site_of_its_host() 
     assert_eq!(paths(&urls), ["/0", "/1", "/2", "/b/0", "/b/1", "/b/2"]);
     queue.store.pause_site("a".to_owned(), false).await.unwrap();
     assert_eq!(queue.lease(100).await.len(), 100);
+}
+
+#[tokio::test]
+async fn what_comes_to_stand_among_thousands_of_a_paused_site_is_not_stepped_over_with_them() {
+    let text = site("a", "http://shared.test/a/", "") + &site("b", "http://shared.test/b/", "");
+    let queue = Queue::open(&text).await;
+    let rows = queue.list_urls("b", (0..4).map(|n| format!("http://shared.test/b/{n}"))).await;
+    let first = (0..1_000).map(|n| entry(format!("http://shared.test/a/{n}")).priority(0.9));
+    queue.list("a", &first.collect::<Vec<_>>()).await;
+    queue.store.pause_site("a".to_owned(), true).await.unwrap();
+    let one = LeaseRequest { per_host: 1, ..ask(1) };
+    let lease = async || queue.lease_as(one.clone()).await.urls;
+    assert_eq!(paths(&lease().await), ["/b/0"]);
+    for moved in [3, 2] {
+        // Now before all of the paused site, in the band of theirs.
+        let hints = EntryHints { priority: Priority::from_f64(0.9), changefreq: None };
+        let moves = Effect::Hints { url: rows[moved], lastmod: None, hints };
+        queue.store.apply(queue.origin("b"), vec![moves]).await.unwrap();
+        assert_eq!(paths(&lease().await), [format!("/b/{moved}")]);
+    }
+    assert_eq!(paths(&lease().await), ["/b/1"]);
+    assert!(lease().await.is_empty());
+    let later = queue.list("b", &[entry("http://shared.test/b/9").priority(0.9)]).await;
+    assert_eq!(lease().await.iter().map(|leased| leased.id).collect::<Vec<_>>(), later);
+    queue.store.pause_site("a".to_owned(), false).await.unwrap();
+    assert_eq!(queue.lease(2_000).await.len(), 1_000);
 }
 
 #[tokio::test]

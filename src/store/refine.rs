@@ -209,7 +209,9 @@ impl State {
         let is_owed = !is_due && self.is_owed(&row, valued.worth.seen, now)?;
         let too_cheap = price.min(dearest) * TOO_CHEAP;
         let is_claimed = is_due || is_overdue || is_owed || worth.is_due(too_cheap);
-        let stays = head.spare.len() < head.least_spare || !self.is_known(row.host)?;
+        // Where nothing is kept aside, as for who names sites, what stays would be leased.
+        let has_room = head.spare.len() < head.least_spare;
+        let stays = has_room || (head.least_spare > 0 && !self.is_known(row.host)?);
         if !is_claimed && !stays {
             let place = valued.place(now);
             let due = self.due_by_value(&row, place.surfaces, valued.worth.seen)?;

@@ -1,7 +1,5 @@
 //! Sources that were polled while the wall clock was ahead: set back, it would leave
-//! them alone until it is that late once more, which nobody would notice. Nor would one of
-//! the pages that were fetched then: where there are such sources, all that waits to be
-//! fetched again is looked through ([`super::reseat`]).
+//! them alone until it is that late once more, which nobody would notice.
 //!
 //! Polls go by the wall clock, since cron lines, `Retry-After` dates and people do. A
 //! clock that is hours or years ahead for a while (a machine that starts without a
@@ -13,7 +11,7 @@ use super::state::State;
 use super::{StoreError, engine};
 
 /// A poll so far ahead of now was made by another clock; steps of less are waited for.
-pub(super) const AHEAD_MS: i64 = 3_600_000;
+const AHEAD_MS: i64 = 3_600_000;
 /// The last of what is due are looked at, so many of them.
 const LAST: i64 = 100;
 /// Brought back in one job at most.
@@ -25,7 +23,7 @@ const DUE_LAST: &str = "SELECT coalesce(last_poll_at, 0) FROM sources
 
 impl State {
     /// Has what was polled by a clock ahead of this one polled again, and read in full:
-    /// what it is said to have been read since is not so. `true` while there may be more.
+    /// what it is said to have been read since is not so. `true` while there is more.
     pub(super) fn recall_polls(&mut self, now: i64) -> Result<bool, StoreError> {
         let polled = self.column(DUE_LAST, params![now, LAST])?;
         if !polled.iter().any(|at| *at > now.saturating_add(AHEAD_MS)) {
@@ -51,9 +49,7 @@ impl State {
         self.sources_moved |= recalled > 0;
         if recalled > 0 {
             tracing::warn!(sources = recalled, "the clock was set back: they are polled again");
-            // What was fetched meanwhile waits as long, and is known by its own time.
-            self.begin_reseating(|part| self.owns(part))?;
         }
-        Ok(recalled > 0)
+        Ok(i64::try_from(recalled).is_ok_and(|recalled| recalled >= AT_ONCE))
     }
 }

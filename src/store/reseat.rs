@@ -1,6 +1,5 @@
 //! URLs that wait to be fetched again, placed anew where other bounds, intervals or
-//! another order hold than they were placed by; and what was placed by a clock that was
-//! ahead of this one.
+//! another order hold than they were placed by.
 //!
 //! By what rows are placed stands in `meta`. Where a start or a reload finds it to be
 //! something else, that is written in the same commit together with a walk over all
@@ -11,9 +10,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::history::known_until;
 use super::packed::{is_valued, place};
-use super::recall::AHEAD_MS;
 use super::rows::{UrlRow, held};
 use super::sql::{OptionalExtension, params};
 use super::state::State;
@@ -43,19 +40,10 @@ impl State {
         self.set_meta(PLACED_BY, &holds)?;
         // Of a new store, or an older one, nothing is known.
         if was.is_some() {
-            self.begin_reseating(|_| true)?;
-        }
-        Ok(())
-    }
-
-    /// Begins a walk over all that waits in these partitions.
-    pub(super) fn begin_reseating(
-        &self,
-        is_walked: impl Fn(i64) -> bool,
-    ) -> Result<(), StoreError> {
-        let parts = if self.conn.server().is_some() { PARTS } else { 1 };
-        for part in (0..parts).filter(|part| is_walked(*part)) {
-            self.set_meta(&format!("{WALK}{part}"), "0")?;
+            let parts = if self.conn.server().is_some() { PARTS } else { 1 };
+            for part in 0..parts {
+                self.set_meta(&format!("{WALK}{part}"), "0")?;
+            }
         }
         Ok(())
     }
@@ -143,19 +131,11 @@ impl State {
 
     /// Gives a URL that waits to be fetched again the place that it has now.
     fn reseat(&mut self, row: &UrlRow, was_valued: bool) -> Result<(), StoreError> {
-        let now_s = self.steady_ms().div_euclid(1000);
-        let ahead_s = now_s.saturating_add(AHEAD_MS / 1000);
-        let seen = known_until(row).map(jiff::Timestamp::as_second);
-        if let Some(seen_s) = seen.filter(|seen_s| *seen_s > ahead_s) {
-            // By a clock that was ahead of this one: it waits as long from now on.
-            let due_s = now_s.saturating_add(row.due_s.saturating_sub(seen_s).max(0));
-            let due_s = due_s.min(row.due_s);
-            return self.place_url(row, held::QUEUED, row.reason, row.band, due_s, 0);
-        }
         if row.record.gone > 0 {
             // It has a time of its own.
             return Ok(());
         }
+        let now_s = self.steady_ms().div_euclid(1000);
         let floor = row.record.floor_s().unwrap_or(i64::MIN);
         let (band, due_s) = if let Some((band, due_s)) = self.place_by_value(row, now_s)? {
             let (was, is) = (second(row.due_s), second(due_s));

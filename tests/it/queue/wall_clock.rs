@@ -271,31 +271,6 @@ async fn what_was_polled_by_a_clock_that_was_ahead_is_polled_anew_once_it_is_set
 }
 
 #[tokio::test]
-async fn what_was_fetched_by_a_clock_that_was_ahead_waits_no_longer_than_it_would_have() {
-    const PAGE: &str = "http://a.test/1";
-    for outcome in [Outcome::Unchanged, Outcome::Gone] {
-        let queue = Queue::simple().await;
-        queue.list_urls("a", [PAGE.to_owned()]).await;
-        queue.settle(queue.lease_one().await.token, outcome).await;
-        let due = queue.view(PAGE).await.due_at.unwrap();
-        let wait = due.duration_since(queue.clock.now());
-        let polled = queue.clock.now().as_millisecond();
-        queue.look().change(&format!(
-            "UPDATE sources SET last_poll_at = {polled}, next_poll_at = {polled} + 86400000"
-        ));
-        let year = SignedDuration::from_hours(365 * 24);
-        let corrected = Clock::manual(queue.clock.now() - year);
-        let queue = queue.reopen_at(corrected).await;
-        queue.maintain().await;
-        let view = queue.view(PAGE).await;
-        assert_eq!(view.due_at.unwrap(), queue.clock.now() + wait, "{}", view.why);
-        queue.clock.advance(Duration::try_from(wait).unwrap());
-        queue.settle(queue.lease_one().await.token, Outcome::Unchanged).await;
-        assert!(queue.view(PAGE).await.fetched_at.unwrap() <= queue.clock.now());
-    }
-}
-
-#[tokio::test]
 async fn what_was_never_polled_is_no_matter_of_the_clock() {
     let queue = Queue::simple().await;
     let never = queue.look().number("SELECT count(*) FROM sources WHERE last_poll_at IS NULL");

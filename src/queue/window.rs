@@ -40,7 +40,7 @@ pub const MAX_AHEAD: usize = 32_768;
 /// Of so many that are due for each that is wanted, and of [`LEAST_CHOICE`] at least,
 /// those of most value are taken, where there are not too many hosts for it.
 const CHOICE: usize = 4;
-/// As many as the simulation has (`examples/freshness`).
+/// To choose from however few are wanted. The simulation has twice as many.
 const LEAST_CHOICE: usize = 64;
 
 /// Host turns and buffered candidates of one crawl. Times are unix

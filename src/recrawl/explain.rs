@@ -67,11 +67,13 @@ enum Bound {
 }
 
 impl Bound {
-    /// That which the due time of a page that was seen lies at, to the second.
+    /// That which the due time of a page that was seen lies at, to the second. Where
+    /// nothing but the protocol decides, it may be changefreq that says as much.
     fn of(worth: &Worth, seen: Timestamp, due: Timestamp) -> Option<Self> {
         let ((min, max), waits) = (worth.bounds(), days_between(seen, due));
         let is_at = |days: f64| (waits - days).abs() * 86_400.0 <= 1.0;
-        if min >= max {
+        let is_protocol = worth.proof() <= 0.0 && worth.estimate.pull <= 0.0;
+        if is_protocol || min >= max {
             return None;
         }
         let at_max = || is_at(max).then_some(Self::Max);

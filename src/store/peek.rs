@@ -146,9 +146,9 @@ impl Look<'_> {
         loop {
             let mut lines = self.rows_of_host(host, is_due, rows)?;
             let is_all = lines.len() < rows;
-            let blocked = lines.len();
+            let read = lines.len();
             lines.retain(|line| self.may_be_leased(line));
-            let left = self.patience.get().saturating_sub(blocked - lines.len());
+            let left = self.patience.get().saturating_sub(read - lines.len());
             self.patience.set(left);
             if lines.len() >= most || is_all || left == 0 {
                 lines.truncate(most);

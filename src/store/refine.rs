@@ -84,7 +84,6 @@ impl State {
             last,
             passed: passed.map_or(0, |passed| passed.rows),
             goes_on: passed.is_some(),
-            least_spare: LEAST_SPARE,
             most_spare: limit.max(MOST_SPARE),
             stale_at: soonest.map_or(fresh_until, |due| due.min(fresh_until)),
             next_due_at: next_due.into_iter().chain(passed.and_then(|p| p.next_due_at)).min(),
@@ -95,7 +94,8 @@ impl State {
             let valued = |candidate: &&Candidate| candidate.claim != Claim::Fixed;
             state.read_rows_ahead(behind.candidates.iter().filter(valued).map(|c| c.id))?;
             for (candidate, row) in due {
-                let valued = state.refine(candidate, row, now_s, (f64::INFINITY, &mut head))?;
+                let valued =
+                    state.refine(candidate, row, now_s, (f64::INFINITY, LEAST_SPARE, &mut head))?;
                 match valued {
                     // It is in the way of nothing that is behind it.
                     Some(spare) if spare.claim == Claim::Spare => {
@@ -113,7 +113,8 @@ impl State {
                 };
                 let stands_there = |row: &UrlRow| row.stands_at(candidate.band, candidate.due_at);
                 let row = row.filter(stands_there).map(Box::new);
-                let valued = state.refine(candidate, row, now_s, (f64::INFINITY, &mut head))?;
+                let valued =
+                    state.refine(candidate, row, now_s, (f64::INFINITY, LEAST_SPARE, &mut head))?;
                 head.behind.extend(valued);
             }
             Ok(())
@@ -172,7 +173,7 @@ impl State {
             if found.len() >= wanted || back >= most_back {
                 break;
             }
-            match self.refine(candidate, row, now_s, (dearest, &mut Valued::default()))? {
+            match self.refine(candidate, row, now_s, (dearest, 0, &mut Valued::default()))? {
                 Some(valued) => found.push(valued),
                 None => back += 1,
             }
@@ -186,13 +187,14 @@ impl State {
     }
 
     /// The candidate at its value; `None` when that is too little by the price, or the
-    /// `dearest` that counts, and its row has gone back, of which `head` hears.
+    /// `dearest` that counts, and its row has gone back, of which `head` hears. Where some
+    /// are kept to spare, `least_spare` stay, and all of a host that is not known yet.
     fn refine(
         &mut self,
         listed: Candidate,
         row: Option<Box<UrlRow>>,
         now_s: i64,
-        (dearest, head): (f64, &mut Valued),
+        (dearest, least_spare, head): (f64, usize, &mut Valued),
     ) -> Result<Option<Candidate>, StoreError> {
         if listed.claim == Claim::Fixed {
             return Ok(Some(listed));
@@ -210,8 +212,8 @@ impl State {
         let too_cheap = price.min(dearest) * TOO_CHEAP;
         let is_claimed = is_due || is_overdue || is_owed || worth.is_due(too_cheap);
         // Where nothing is kept aside, as for who names sites, what stays would be leased.
-        let has_room = head.spare.len() < head.least_spare;
-        let stays = has_room || (head.least_spare > 0 && !self.is_known(row.host)?);
+        let has_room = head.spare.len() < least_spare;
+        let stays = has_room || (least_spare > 0 && !self.is_known(row.host)?);
         if !is_claimed && !stays {
             let place = valued.place(now);
             let due = self.due_by_value(&row, place.surfaces, valued.worth.seen)?;

@@ -75,8 +75,6 @@ pub struct Valued {
     pub passed: usize,
     /// The best of them.
     pub spare: Vec<Candidate>,
-    /// How many of these stay in line, however little they are worth; 0 where none is kept.
-    pub least_spare: usize,
     /// How many of these are kept, the best.
     pub most_spare: usize,
     /// Does it go on where the last look stopped, so that what that kept stays?

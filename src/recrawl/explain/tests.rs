@@ -75,16 +75,21 @@ fn the_bound_that_a_due_time_has_come_to_is_said() {
         id: 0,
     };
     let record = Record { right: 0.9, hits: 0.0, looks: 0.0 };
-    let told = |due: f64| {
+    let told_by = |worth: &Worth, due: f64| {
         let (now, due) = (at(2.01), days_after(state.seen(), due));
         let (reason, state) = (Reason::Changed, Some(&state));
-        Explanation::new(reason, now, due, &worth, state, record, 0.5, 5.0).to_string()
+        Explanation::new(reason, now, due, worth, state, record, 0.5, 5.0).to_string()
     };
+    let told = |due: f64| told_by(&worth, due);
     let shortest = told(HOUR);
     assert!(shortest.contains("; recrawl.min has it wait so long;"), "{shortest}");
     let longest = told(180.0);
     assert!(longest.contains("; recrawl.max has it wait no longer;"), "{longest}");
     assert!(!told(3.0).contains("recrawl."), "{}", told(3.0));
+    // Where nobody compared, an hour may be what changefreq says.
+    let mut unproven = worth;
+    (unproven.estimate.looks, unproven.estimate.pull) = (0.0, 0.0);
+    assert!(!told_by(&unproven, HOUR).contains("recrawl."));
 }
 
 #[test]

@@ -29,6 +29,10 @@ const OPENING_PRICE: f64 = 0.5;
 const WINDOW: usize = 128;
 /// Of these, those that stay in line however little they are worth.
 const LEAST_SPARE: usize = 64;
+/// Pages of a host that are looked at at once before they are due, and how many of them
+/// must be worth the price for as many more to be looked at.
+const LOOK: usize = 64;
+const WORTH_ONE_MORE: usize = 8;
 
 /// How it is run.
 #[derive(Debug, Clone, Copy)]
@@ -77,6 +81,8 @@ struct Candidate {
     is_due: bool,
     /// Is it worth the price, and not only overdue?
     is_worth: bool,
+    /// Has its row not come due?
+    is_early: bool,
 }
 
 /// The learned order at work.
@@ -238,7 +244,36 @@ impl Learned {
         let is_due = worth.at(now).is_due(price);
         let is_worth = is_due && (!worth.at(now).is_overdue() || worth.value(now) >= price);
         let (score, due) = (worth.at(now).score(price), self.rows[page].due);
-        Candidate { page, version, score, due, is_due, is_worth }
+        let is_early = due > now;
+        Candidate { page, version, score, due, is_due, is_worth, is_early }
+    }
+
+    /// What is worth the price though its row is not due lies in the windows until
+    /// [`Self::end_early`]: the price has fallen since that was written.
+    fn offer_early(&mut self, now: Timestamp) {
+        let mut later = vec![Vec::new(); self.sites.len()];
+        for (page, row) in self.rows.iter().enumerate().filter(|(_, row)| row.due > now) {
+            later[row.host].push((row.due, page));
+        }
+        for (host, mut rows) in later.into_iter().enumerate() {
+            rows.sort_unstable();
+            for look in rows.chunks(LOOK) {
+                let candidate =
+                    |(_, page): &(_, usize)| self.candidate(*page, self.rows[*page].version, now);
+                let worth: Vec<_> = look.iter().map(candidate).filter(|c| c.is_worth).collect();
+                let goes_on = worth.len() >= WORTH_ONE_MORE;
+                self.sites[host].window.extend(worth);
+                if !goes_on {
+                    break;
+                }
+            }
+        }
+    }
+
+    fn end_early(&mut self) {
+        for site in &mut self.sites {
+            site.window.retain(|candidate| !candidate.is_early);
+        }
     }
 
     /// The host whose turn it is, and what it gives.
@@ -336,10 +371,14 @@ impl Policy for Learned {
         }
         let (mut worth, mut overdue, mut spared) = (0.0, 0.0, 0.0);
         // What is worth less than the price is for fetchers that have nothing else to do,
-        // within the budget where one is named.
-        for only_due in [true, false] {
+        // within the budget where one is named; before it goes what is worth it though
+        // its row is not due.
+        for (only_due, is_early) in [(true, false), (true, true), (false, false)] {
+            if is_early && picked.len() < most && self.has_room(worth + overdue + spared) {
+                self.offer_early(now);
+            }
             while picked.len() < most
-                && (only_due || self.has_room(worth + overdue + spared))
+                && (only_due && !is_early || self.has_room(worth + overdue + spared))
                 && let Some((host, index)) = self.next(only_due, caps)
             {
                 caps.take(host);
@@ -352,6 +391,7 @@ impl Policy for Learned {
                 }
             }
         }
+        self.end_early();
         let is_named = self.settings.budget.is_some();
         let seen = Seen {
             hours: 1.0,

@@ -62,6 +62,9 @@ struct Args {
     /// The budget is not told to the learned order, which goes by what is settled
     #[arg(long)]
     auto: bool,
+    /// From the middle of a world on, so many times as many fetches; with `--auto`
+    #[arg(long, default_value_t = 1.0, requires = "auto")]
+    grown: f64,
     /// Fetchers never compare: the learned order has no feedback
     #[arg(long)]
     no_feedback: bool,
@@ -240,7 +243,7 @@ fn one_world(args: &Args, kind: Kind, seed: u64) -> Vec<Cell> {
         let bound = kind.is_stationary().then_some(best.freshness);
         for &name in &args.policies {
             let mut policy = name.policy(&world, args, budget, &best);
-            let score = policy::run(&world, policy.as_mut(), budget);
+            let score = policy::run(&world, policy.as_mut(), (budget, args.grown));
             cells.push(Cell { kind, seed, budget, name, score, bound });
         }
     }

@@ -61,14 +61,15 @@ impl Caps {
     }
 }
 
-/// Runs a policy in a world, with so many fetches per page and day.
-pub(crate) fn run(world: &World, policy: &mut dyn Policy, budget: f64) -> Score {
+/// Runs a policy in a world, with so many fetches per page and day, and from the middle
+/// on so many times as many.
+pub(crate) fn run(world: &World, policy: &mut dyn Policy, (budget, grown): (f64, f64)) -> Score {
     let mut watch = Watch::new(world);
     let mut caps = Caps::new(world);
     let mut polls = world.polls.iter().peekable();
     // Pages of a world and ticks of a day fit into an f64.
     #[allow(clippy::cast_precision_loss)]
-    let hourly = world.pages.len() as f64 * budget / TICKS_A_DAY;
+    let mut hourly = world.pages.len() as f64 * budget / TICKS_A_DAY;
     let (mut credit, mut before) = (0.0, 0);
     let mut picked = Vec::new();
     for tick in 1..World::ticks() {
@@ -80,6 +81,9 @@ pub(crate) fn run(world: &World, policy: &mut dyn Policy, budget: f64) -> Score 
         caps.tick();
         if day < WARM_UP {
             before = policy.writes();
+        }
+        if tick == World::ticks() / 2 {
+            hourly *= grown;
         }
         credit += hourly;
         // Positive and small.

@@ -144,6 +144,19 @@ impl Stored {
         now
     }
 
+    /// Leases so many at most, as long as there is any; says how many.
+    fn lease_all(&mut self, most: u32, picked: &mut Vec<usize>) -> anyhow::Result<usize> {
+        let mut left = most;
+        while left > 0 {
+            let leased = self.lease(left, picked)?;
+            if leased == 0 {
+                break;
+            }
+            left = left.saturating_sub(u32::try_from(leased)?);
+        }
+        Ok((most - left) as usize)
+    }
+
     /// Leases so many at most; says how many.
     fn lease(&mut self, most: u32, picked: &mut Vec<usize>) -> anyhow::Result<usize> {
         let request = LeaseRequest {
@@ -206,7 +219,7 @@ impl Policy for Stored {
         self.now(day);
         let most = u32::try_from(most).unwrap_or(1_000).min(1_000);
         if most > 0 {
-            self.lease(most, picked).expect("the store leases");
+            self.lease_all(most, picked).expect("the store leases");
         }
     }
 

@@ -197,7 +197,7 @@ impl Window {
     pub fn refill_by_value(&mut self, host: HostId, head: &Valued) {
         self.buffers.refill_by_value(host, head);
         if self.buffers.has_spare(host) {
-            self.turns.offer_spare(host);
+            self.turns.offer_spare(host, self.buffers.early_of(host) > 0);
         }
     }
 
@@ -213,22 +213,56 @@ impl Window {
         (self.turns.next_worthy_at(), self.turns.next_spare_at())
     }
 
-    /// A host that may be served at `now_ms` and has something that is worth
-    /// less than the price: for when [`Window::next_turn`] has none.
+    /// A host that may be served at `now_ms` and has something that is worth the price and
+    /// not due, or else worth less: for when [`Window::next_turn`] has none.
     pub fn next_spare(&mut self, now_ms: i64) -> Option<HostId> {
         self.turns.next_spare(now_ms)
     }
 
-    /// The best `n` URLs of the host that are worth less than the price. When
-    /// there are none left, the host is offered no more.
+    /// The best `n` URLs of the host that are worth the price and not due, or else of those
+    /// that are worth less. When there are none left, the host is offered no more.
     pub fn take_spare(&mut self, host: HostId, n: usize, now_ms: i64) -> Vec<Candidate> {
-        let (taken, has_more) = self.buffers.take_spare(host, n, now_ms);
+        let mut taken = self.buffers.take_early(host, n, now_ms);
+        if taken.is_empty() {
+            taken = self.buffers.take_spare(host, n, now_ms);
+        }
         self.turns.took(host, taken.len());
         self.turns.drop_spare(host);
-        if has_more {
-            self.turns.offer_spare(host);
+        let is_early = self.buffers.early_of(host) > 0;
+        if is_early || !taken.is_empty() && self.buffers.has_spare(host) {
+            self.turns.offer_spare(host, is_early);
         }
         taken
+    }
+
+    /// Hosts that have something queued, in no order.
+    pub fn hosts_queued(&self) -> impl Iterator<Item = HostId> + '_ {
+        self.turns.all_due(i64::MAX)
+    }
+
+    /// URLs of the host that are worth the price though their rows are not due: offered to
+    /// [`Window::next_spare`], before what is worth less. They are forgotten when they come
+    /// due.
+    pub fn offer_early(&mut self, host: HostId, candidates: &[Candidate]) {
+        if !candidates.is_empty() {
+            self.buffers.add_early(host, candidates);
+            self.turns.offer_spare(host, true);
+        }
+    }
+
+    /// URLs that are known of the host to be worth the price though their rows are not due.
+    pub fn early_of(&self, host: HostId) -> usize {
+        self.buffers.early_of(host)
+    }
+
+    /// May more of these be offered, of whatever host?
+    pub fn has_room_for_early(&self) -> bool {
+        self.buffers.has_room_for_early()
+    }
+
+    /// Forgets what is worth the price though its rows are not due.
+    pub fn forget_early(&mut self) {
+        self.buffers.forget_early();
     }
 
     /// Is what is buffered of the host ordered by value, and not as listed?

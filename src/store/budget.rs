@@ -33,6 +33,12 @@ impl State {
         Ok(self.ledger(crawl)?.price())
     }
 
+    /// The same, and when it moved last.
+    pub(super) fn price_of_tick(&mut self, crawl: CrawlId) -> Result<(f64, i64), StoreError> {
+        let ledger = self.ledger(crawl)?;
+        Ok((ledger.price(), ledger.ticked_at))
+    }
+
     fn ledger(&mut self, crawl: CrawlId) -> Result<Ledger, StoreError> {
         if let Some(ledger) = self.learning.ledgers.get(&crawl) {
             return Ok(*ledger);
@@ -237,6 +243,9 @@ impl State {
     /// only once a configured budget has room for it.
     pub(super) fn next_ready(&self, crawl: CrawlId) -> Option<i64> {
         let window = self.windows.get(&crawl)?;
+        if let Some(since) = self.early.goes_on(crawl) {
+            return Some(since);
+        }
         let Budget::Daily(fetches) = self.policy.budget else { return window.next_ready_at() };
         let (worthy, spare) = window.next_by_worth();
         // Nothing is at hand to spare before somebody leased, and the ledger was read.

@@ -151,7 +151,8 @@ impl State {
         self.take_turns(&mut call, &mut batch)?;
         let is_cut_short = call.has_passed_enough();
         if call.sites.is_empty() && batch.urls.len() < call.max {
-            call.spare_up_to(self.spare_room(crawl)?);
+            let wanted = call.max - batch.urls.len();
+            self.look_to_spare(&mut call, wanted)?;
             self.take_turns(&mut call, &mut batch)?;
         }
         let is_short = batch.urls.len() < call.max && !is_cut_short;
@@ -175,6 +176,23 @@ impl State {
         };
         batch.next_due_at = ready.map(|ms| timestamp(ms.max(call.now)));
         Ok(batch)
+    }
+
+    /// From here on a call may have what is not due, though worth the price, and what is
+    /// worth less: so many of it are wanted.
+    pub(super) fn look_to_spare(
+        &mut self,
+        call: &mut Call,
+        wanted: usize,
+    ) -> Result<(), StoreError> {
+        let room = self.spare_room(call.crawl)?;
+        if room > 0 && !call.is_cut && !call.has_passed_enough() {
+            self.look_early(call.crawl, wanted.min(room), call.now)?;
+        } else {
+            self.early.rest(call.crawl);
+        }
+        call.spare_up_to(room);
+        Ok(())
     }
 
     /// Somebody asked all who share the store, maybe for some sites only, and did

@@ -21,6 +21,7 @@ mod claim;
 mod delays;
 mod deserted;
 mod due_reads;
+mod early;
 mod effect;
 mod elapsed;
 mod ending;

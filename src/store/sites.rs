@@ -538,6 +538,7 @@ impl State {
     pub(super) fn reload_windows(&mut self) -> Result<(), StoreError> {
         self.flush_deltas()?;
         self.none_new.clear();
+        self.early.clear();
         self.paused_heads.get_mut().clear();
         for crawl in self.crawls.keys().copied().collect::<Vec<_>>() {
             self.load_window(crawl)?;

@@ -17,6 +17,7 @@ use super::behind::InVain;
 use super::checkpoint::LogKeeper;
 use super::claim::Claim;
 use super::delays::MovedDelays;
+use super::early::EarlyLooks;
 use super::expiry::Expiry;
 use super::folds::Folds;
 use super::home::Home;
@@ -153,6 +154,7 @@ pub(super) struct State {
     pub(super) paused_heads: RefCell<PausedHeads>,
     /// Lists behind whose heads there is no new URL.
     pub(super) none_new: InVain,
+    pub(super) early: EarlyLooks,
     /// Some of the pairs that `site_hosts` has, beyond the first of each host.
     pub(super) site_hosts: IdSet<(SiteId, HostId)>,
     /// Some of the hosts that a site has URLs on and whose robots.txt is polled,
@@ -222,6 +224,7 @@ impl State {
             site_walks: SiteWalks::default(),
             paused_heads: RefCell::default(),
             none_new: InVain::default(),
+            early: EarlyLooks::default(),
             handing_over: None,
             folds: Folds::default(),
             tended_at: 0,
@@ -362,6 +365,7 @@ impl State {
         self.hosts = Hosts::new(self.seed);
         self.windows.clear();
         self.none_new.clear();
+        self.early.clear();
         self.paused_heads.get_mut().clear();
         self.at_hand.clear();
         self.expiry = Expiry::default();

@@ -3,6 +3,7 @@
 
 mod blocks;
 mod calls;
+mod early;
 mod expiry;
 mod history;
 mod host_clock;

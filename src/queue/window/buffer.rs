@@ -34,6 +34,10 @@ pub const MAX_BUFFERED: usize = 262_144;
 /// Most URLs buffered of one host.
 pub const MAX_BUFFERED_PER_HOST: usize = 1024;
 
+/// Most URLs held over all hosts that are worth the price though their rows are not due,
+/// about.
+const MAX_EARLY: usize = 65_536;
+
 /// How much of a host's due list was loaded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Extent {
@@ -129,6 +133,10 @@ pub(super) struct Buffers {
     uses: u64,
     /// URLs in all buffers, plus one for each buffer.
     load: usize,
+    /// Of each host what is worth the price though its rows are not due, best last.
+    early: ById<HostId, Vec<Key>>,
+    /// URLs in these.
+    early_load: usize,
 }
 
 #[derive(Debug)]
@@ -380,7 +388,7 @@ impl Buffers {
     }
 
     fn put(&mut self, host: HostId, mut buffer: Buffer) {
-        self.invalidate(host);
+        self.drop_buffer(host);
         if !buffer.entries.is_sorted_by(|a, b| a > b) {
             buffer.entries.sort_unstable_by_key(|key| Reverse(*key));
             buffer.entries.dedup();
@@ -422,17 +430,12 @@ impl Buffers {
         taken
     }
 
-    /// The best `n` of what is worth less than the price, and whether there is more.
-    pub(super) fn take_spare(
-        &mut self,
-        host: HostId,
-        n: usize,
-        now_ms: i64,
-    ) -> (Vec<Candidate>, bool) {
+    /// The best `n` of what is worth less than the price.
+    pub(super) fn take_spare(&mut self, host: HostId, n: usize, now_ms: i64) -> Vec<Candidate> {
         let now = now_ms.div_euclid(1000);
-        let Some(buffer) = self.of_host.get_mut(&host) else { return (Vec::new(), false) };
+        let Some(buffer) = self.of_host.get_mut(&host) else { return Vec::new() };
         if buffer.is_stale(now) {
-            return (Vec::new(), false);
+            return Vec::new();
         }
         let mut taken = Vec::new();
         while taken.len() < n
@@ -440,10 +443,50 @@ impl Buffers {
         {
             taken.push(key.of_host(host));
         }
-        let has_more = !buffer.spare.is_empty();
         self.load -= taken.len();
         self.touch(host);
-        (taken, has_more)
+        taken
+    }
+
+    pub(super) fn add_early(&mut self, host: HostId, candidates: &[Candidate]) {
+        let early = self.early.entry(host).or_default();
+        early.extend(candidates.iter().map(Key::of));
+        early.sort_unstable_by_key(|key| Reverse(*key));
+        self.early_load += candidates.len();
+    }
+
+    pub(super) fn early_of(&self, host: HostId) -> usize {
+        self.early.get(&host).map_or(0, Vec::len)
+    }
+
+    pub(super) fn has_room_for_early(&self) -> bool {
+        self.early_load < MAX_EARLY
+    }
+
+    pub(super) fn forget_early(&mut self) {
+        (self.early, self.early_load) = (ById::default(), 0);
+    }
+
+    /// The best `n` of what is worth the price and not due. What has come due meanwhile is
+    /// in line.
+    pub(super) fn take_early(&mut self, host: HostId, n: usize, now_ms: i64) -> Vec<Candidate> {
+        let now = now_ms.div_euclid(1000);
+        let mut taken = Vec::new();
+        self.change_early(host, |early| {
+            early.retain(|key| key.due_at > now);
+            taken = early.split_off(early.len().saturating_sub(n));
+        });
+        taken.into_iter().rev().map(|key| key.of_host(host)).collect()
+    }
+
+    fn change_early(&mut self, host: HostId, change: impl FnOnce(&mut Vec<Key>)) {
+        let Some(early) = self.early.get_mut(&host) else { return };
+        let before = early.len();
+        change(early);
+        self.early_load -= before - early.len();
+        if early.is_empty() {
+            self.early.remove(&host);
+        }
     }
 
     /// Is what is held of the host ordered by value?
@@ -548,6 +591,7 @@ impl Buffers {
     }
 
     pub(super) fn remove(&mut self, host: HostId, url: UrlId) {
+        self.change_early(host, |early| early.retain(|key| key.id != url));
         let Some(buffer) = self.of_host.get_mut(&host) else { return };
         self.load -= buffer.load();
         buffer.entries.retain(|key| key.id != url);
@@ -557,6 +601,11 @@ impl Buffers {
     }
 
     pub(super) fn invalidate(&mut self, host: HostId) {
+        self.change_early(host, Vec::clear);
+        self.drop_buffer(host);
+    }
+
+    fn drop_buffer(&mut self, host: HostId) {
         if let Some(buffer) = self.of_host.remove(&host) {
             self.load -= buffer.load();
             self.by_use.remove(&buffer.last_use);
@@ -574,7 +623,7 @@ impl Buffers {
     fn shed(&mut self) {
         while self.load > MAX_BUFFERED {
             let Some((_, &host)) = self.by_use.first_key_value() else { return };
-            self.invalidate(host);
+            self.drop_buffer(host);
         }
     }
 }

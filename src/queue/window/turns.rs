@@ -39,11 +39,12 @@ pub(super) struct Turns {
     ready: PriorityQueue<HostId, Rank>,
     /// Hosts that were not: earliest first.
     waiting: PriorityQueue<HostId, Reverse<(i64, u64)>>,
-    /// Hosts with something that is worth less than the price, that may be served: the
-    /// one of which nothing was taken for longest first.
-    spare: PriorityQueue<HostId, Reverse<(u64, u64)>>,
+    /// Hosts with something that is not due but worth the price, or due and worth less, that
+    /// may be served: those of the former first, then the one of which nothing was taken for
+    /// longest.
+    spare: PriorityQueue<HostId, Reverse<(bool, u64, u64)>>,
     /// Those that may not yet: by their clocks.
-    spare_waiting: PriorityQueue<HostId, Reverse<i64>>,
+    spare_waiting: PriorityQueue<HostId, (Reverse<i64>, bool)>,
     /// Pass of the host last found to be next.
     present: u64,
     /// Greatest pass of any host.
@@ -142,19 +143,20 @@ impl Turns {
         }
     }
 
-    /// The host has something to spare. Its turn is before that of others of which
-    /// something was taken since: a host of which little is worth the price would else
-    /// stand behind those of which much is, and is never proved to be worth more.
-    pub(super) fn offer_spare(&mut self, host: HostId) {
+    /// The host has something to spare, of which some may be worth the price. Its turn is
+    /// before that of others of which something was taken since: a host of which little is
+    /// worth the price would else stand behind those of which much is, and is never proved
+    /// to be worth more.
+    pub(super) fn offer_spare(&mut self, host: HostId, is_worth: bool) {
         let state = self.hosts.get(&host);
         let clock = state.map_or(i64::MIN, |host| host.not_before_ms);
         let taken_at = state.map_or(0, |host| host.taken_at);
         self.drop_spare(host);
         if clock > self.latest_now_ms {
-            self.spare_waiting.push(host, Reverse(clock));
+            self.spare_waiting.push(host, (Reverse(clock), is_worth));
         } else {
             self.sequence += 1;
-            self.spare.push(host, Reverse((taken_at, self.sequence)));
+            self.spare.push(host, Reverse((!is_worth, taken_at, self.sequence)));
         }
     }
 
@@ -166,20 +168,20 @@ impl Turns {
     pub(super) fn next_spare(&mut self, now_ms: i64) -> Option<HostId> {
         let now_ms = self.latest_now_ms.max(now_ms);
         self.latest_now_ms = now_ms;
-        while let Some((&host, &Reverse(clock))) = self.spare_waiting.peek()
+        while let Some((&host, &(Reverse(clock), is_worth))) = self.spare_waiting.peek()
             && clock <= now_ms
         {
             // Behind its clock, if that has moved since.
-            self.offer_spare(host);
+            self.offer_spare(host, is_worth);
         }
         loop {
-            let (&host, _) = self.spare.peek()?;
+            let (&host, &Reverse((is_cheap, _, _))) = self.spare.peek()?;
             let clock = self.hosts.get(&host).map_or(i64::MIN, |host| host.not_before_ms);
             if clock <= now_ms {
                 return Some(host);
             }
             // It was served meanwhile: its clock has moved.
-            self.offer_spare(host);
+            self.offer_spare(host, !is_cheap);
         }
     }
 
@@ -290,7 +292,7 @@ impl Turns {
 
     /// And of that.
     pub(super) fn next_spare_at(&self) -> Option<i64> {
-        let waiting = self.spare_waiting.peek().map(|(_, &Reverse(at))| at);
+        let waiting = self.spare_waiting.peek().map(|(_, &(Reverse(at), _))| at);
         let ready = (!self.spare.is_empty()).then_some(self.latest_now_ms);
         waiting.into_iter().chain(ready).min()
     }

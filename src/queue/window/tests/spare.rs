@@ -1,7 +1,7 @@
 //! What is worth less than the price: kept aside, in nobody's way, each once.
 
 use super::candidate;
-use crate::model::HostId;
+use crate::model::{HostId, UrlId};
 use crate::queue::window::{Valued, Window};
 use crate::queue::{Candidate, Claim};
 
@@ -118,4 +118,41 @@ fn a_host_that_must_be_left_alone_spares_nothing_until_its_clock() {
     assert_eq!(window.next_by_worth().1, Some(5_000));
     assert_eq!(window.next_spare(5_000), Some(HOST));
     assert_eq!(ids(&window.take_spare(HOST, 10, 5_000)), [2, 1]);
+}
+
+fn early(host: i64, id: i64, score: f64, due_at: i64) -> Candidate {
+    candidate(host, id, 50, due_at).valued(score, Claim::Worth)
+}
+
+#[test]
+fn what_is_worth_the_price_and_not_due_goes_before_what_is_worth_less() {
+    let mut window = Window::new();
+    look(&mut window, &[spare(1, 40.0), spare(2, 45.0)], false, 1_000);
+    window.wake(HostId(2), 900_000, 1.0);
+    window.offer_early(HostId(2), &[early(2, 3, 55.0, 900), early(2, 4, 90.0, 800)]);
+    assert_eq!(window.next_spare(1), Some(HostId(2)));
+    assert_eq!(ids(&window.take_spare(HostId(2), 1, 1)), [4], "the best first");
+    assert_eq!(window.next_spare(1), Some(HostId(2)));
+    assert_eq!(ids(&window.take_spare(HostId(2), 9, 1)), [3]);
+    assert_eq!(window.next_spare(1), Some(HOST));
+    assert_eq!(ids(&window.take_spare(HOST, 9, 1)), [2, 1]);
+    assert_eq!(window.next_spare(1), None);
+}
+
+#[test]
+fn what_is_found_early_is_forgotten_when_it_comes_due_moves_or_is_doubted() {
+    let mut window = Window::new();
+    window.wake(HOST, 10_000, 1.0);
+    let found: Vec<_> = (1..=4).map(|id| early(1, id, 60.0, 10 * id)).collect();
+    window.offer_early(HOST, &found);
+    window.remove(HOST, UrlId(3));
+    // A look at what is due leaves it.
+    look(&mut window, &[], false, 1_000);
+    assert_eq!(ids(&window.take_spare(HOST, 1, 10_000)), [2], "the first is due, and in line");
+    window.invalidate(HOST);
+    assert_eq!(window.early_of(HOST), 0);
+    assert!(window.take_spare(HOST, 9, 10_000).is_empty());
+    window.offer_early(HOST, &found);
+    window.forget_early();
+    assert_eq!(window.early_of(HOST), 0);
 }

@@ -1,0 +1,317 @@
+//! What has become worth a fetch before its row is due.
+//!
+//! A row keeps the due time of the price of when it was written: what was written while
+//! fetches were dear comes due long after it is worth what a fetch costs now. No row is
+//! moved for that. Whoever asks for more than is due has hosts looked through, each once
+//! in a round and what comes due next first, and gets what of it is worth the price.
+//!
+//! Keeps: a call reads a bounded number of rows, a round goes as far into each band of a
+//! host as enough of what it finds is worth the price, and a round that finds nothing is
+//! repeated only when the price has fallen, or a day later.
+
+use std::collections::VecDeque;
+
+use super::packed::site_of;
+use super::rows::{LISTED_WITH_VALUED, REST_WITH_VALUED, UrlRow, read_listed};
+use super::sql::params;
+use super::state::State;
+use super::{StoreError, engine, timestamp};
+use crate::by_id::ById;
+use crate::model::{CrawlId, HostId};
+use crate::queue::{Candidate, Claim};
+
+/// Rows of a band that are looked at at once, which is also what a server is asked for.
+const LOOK: usize = 64;
+const PAGE: i64 = 64;
+/// Of these so many must be worth the price, or none behind them is looked at.
+const WORTH_ONE_MORE: usize = 8;
+/// Rows of one host that are looked at in a round.
+const LOOKED_AT: usize = 4_096;
+/// Reads, and rows, in one call at most: the next call goes on from there.
+const READS_PER_CALL: usize = 64;
+const ROWS_PER_CALL: usize = 1_024;
+/// Hosts in one call at most, those that nothing is read of included.
+const HOSTS_PER_CALL: usize = 256;
+/// The price must have fallen to this part of what it was for a round after one that
+/// found next to nothing,
+const FALLEN: f64 = 0.95;
+/// or so much time have passed, since values grow.
+const AGAIN_MS: i64 = 86_400_000;
+
+/// Due time and row in a band's list.
+type Spot = (i64, i64);
+
+/// How far a host has been looked through.
+#[derive(Debug)]
+struct Reached {
+    host: HostId,
+    /// Bands below this one are left.
+    below: i64,
+    /// Of that band, what is behind this.
+    rest: Option<Spot>,
+    looked_at: usize,
+}
+
+impl Reached {
+    fn nothing(host: HostId) -> Self {
+        Self { host, below: i64::from(u8::MAX) + 1, rest: None, looked_at: 0 }
+    }
+}
+
+/// One look through the hosts of a crawl.
+#[derive(Debug)]
+struct Round {
+    left: VecDeque<Reached>,
+    begun_at: i64,
+    /// What the price was, and when it had moved last.
+    price: f64,
+    ticked_at: i64,
+    looked_at: usize,
+    found: usize,
+    /// Has a call ended for what it may read, so that the next is to go on?
+    is_cut: bool,
+}
+
+/// What is left to a call that looks.
+#[derive(Debug)]
+struct Left {
+    reads: usize,
+    rows: usize,
+}
+
+impl Left {
+    fn is_any(&self) -> bool {
+        self.reads > 0 && self.rows > 0
+    }
+}
+
+impl Round {
+    /// Is it time for the next, at a price that moved last then?
+    fn is_over(&self, price: f64, ticked_at: i64, now_ms: i64) -> bool {
+        let found_enough = self.found * LOOK >= self.looked_at.max(1);
+        let is_late = now_ms - self.begun_at >= AGAIN_MS || now_ms < self.begun_at;
+        let has_reason = found_enough || price <= self.price * FALLEN || is_late;
+        self.left.is_empty() && ticked_at != self.ticked_at && has_reason
+    }
+}
+
+/// The rounds of all crawls.
+#[derive(Debug, Default)]
+pub(super) struct EarlyLooks {
+    of_crawl: ById<CrawlId, Round>,
+}
+
+impl EarlyLooks {
+    /// Since when something is left to be looked at that a call had to leave to the next.
+    pub(super) fn goes_on(&self, crawl: CrawlId) -> Option<i64> {
+        self.of_crawl.get(&crawl).filter(|round| round.is_cut).map(|round| round.begun_at)
+    }
+
+    /// Nobody may go on for now.
+    pub(super) fn rest(&mut self, crawl: CrawlId) {
+        if let Some(round) = self.of_crawl.get_mut(&crawl) {
+            round.is_cut = false;
+        }
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.of_crawl.clear();
+    }
+}
+
+/// Rows of a band's list, how many were stepped over for them, and the last of all.
+type Later = (Vec<(Candidate, Option<Box<UrlRow>>)>, usize, Option<Spot>);
+
+impl State {
+    /// Finds up to so many URLs, about, that are worth the price and not due by their rows,
+    /// for when nothing is due.
+    pub(super) fn look_early(
+        &mut self,
+        crawl: CrawlId,
+        wanted: usize,
+        now: i64,
+    ) -> Result<(), StoreError> {
+        if !self.policy.learns() {
+            return Ok(());
+        }
+        self.begin_round(crawl, now)?;
+        self.at_hand.fit();
+        let mut left = Left { reads: READS_PER_CALL, rows: ROWS_PER_CALL };
+        let mut found = 0;
+        for _ in 0..HOSTS_PER_CALL {
+            if found >= wanted || !left.is_any() || !self.window(crawl).has_room_for_early() {
+                break;
+            }
+            let round = self.early.of_crawl.get_mut(&crawl);
+            let Some(mut reached) = round.and_then(|round| round.left.pop_front()) else { break };
+            let host = reached.host;
+            let is_left = if self.window(crawl).early_of(host) >= wanted {
+                // These wait for the clock of the host, or nobody wanted them.
+                true
+            } else if self.is_by_value(host)? {
+                let now_s = now.div_euclid(1000);
+                let early = self.look_on(crawl, &mut reached, now_s, &mut left)?;
+                found += early.len();
+                self.window(crawl).offer_early(host, &early);
+                !early.is_empty() || !left.is_any()
+            } else {
+                false
+            };
+            if is_left && let Some(round) = self.early.of_crawl.get_mut(&crawl) {
+                round.left.push_back(reached);
+            }
+        }
+        if let Some(round) = self.early.of_crawl.get_mut(&crawl) {
+            round.is_cut = !left.is_any() && !round.left.is_empty();
+        }
+        Ok(())
+    }
+
+    /// Has all hosts of a crawl looked through, if it is time for it.
+    fn begin_round(&mut self, crawl: CrawlId, now_ms: i64) -> Result<(), StoreError> {
+        let (price, ticked_at) = self.price_of_tick(crawl)?;
+        let last = self.early.of_crawl.get(&crawl);
+        if last.is_some_and(|last| !last.is_over(price, ticked_at, now_ms)) {
+            return Ok(());
+        }
+        let window = self.window(crawl);
+        window.forget_early();
+        let left = window.hosts_queued().map(Reached::nothing).collect();
+        let round = Round {
+            left,
+            begun_at: now_ms,
+            price,
+            ticked_at,
+            looked_at: 0,
+            found: 0,
+            is_cut: false,
+        };
+        self.early.of_crawl.insert(crawl, round);
+        Ok(())
+    }
+
+    /// Goes on to look through a host until something is found, all is looked through, or
+    /// the call has read enough.
+    fn look_on(
+        &mut self,
+        crawl: CrawlId,
+        reached: &mut Reached,
+        now_s: i64,
+        left: &mut Left,
+    ) -> Result<Vec<Candidate>, StoreError> {
+        let host = reached.host;
+        self.write_pending_of(host)?;
+        let mut found = Vec::new();
+        while found.is_empty() && left.is_any() && reached.looked_at < LOOKED_AT {
+            left.reads -= 1;
+            let (band, behind) = match reached.rest.take() {
+                Some(spot) => (reached.below, spot),
+                None => match self.next_band(crawl, host, reached.below)? {
+                    Some(band) => (band, (now_s, i64::MAX)),
+                    None => break,
+                },
+            };
+            reached.below = band;
+            let (later, looked_at, last) = self.later_of_band((crawl, host), band, behind)?;
+            self.gathering(|state| {
+                for (listed, row) in later {
+                    found.extend(match row {
+                        Some(row) => state.early_of(listed, row, now_s)?,
+                        None => None,
+                    });
+                }
+                Ok(())
+            })?;
+            reached.rest = last.filter(|_| looked_at >= LOOK && found.len() >= WORTH_ONE_MORE);
+            reached.looked_at += looked_at;
+            left.rows = left.rows.saturating_sub(looked_at);
+            if let Some(round) = self.early.of_crawl.get_mut(&crawl) {
+                round.looked_at += looked_at;
+                round.found += found.len();
+            }
+        }
+        Ok(found)
+    }
+
+    /// What of a host's band comes behind a place in it, in the order of the table.
+    fn later_of_band(
+        &self,
+        (crawl, host): (CrawlId, HostId),
+        band: i64,
+        (due_s, url): Spot,
+    ) -> Result<Later, StoreError> {
+        let is_embedded = self.conn.embedded().is_some();
+        let statement = if is_embedded { &REST_WITH_VALUED } else { &LISTED_WITH_VALUED };
+        let mut query = self.conn.prepare_cached(statement).map_err(engine)?;
+        let values = params![crawl.0, host.0, due_s, url, PAGE, band];
+        let mut rows = query.query(values).map_err(engine)?;
+        let (mut later, mut looked_at, mut last) = (Vec::new(), 0, None);
+        while looked_at < LOOK
+            && let Some(row) = rows.next().map_err(engine)?
+            && row.get::<i64>(0).map_err(engine)? == band
+        {
+            looked_at += 1;
+            last = Some((row.get(1).map_err(engine)?, row.get(2).map_err(engine)?));
+            if self.may_lease(site_of(row.get(3).map_err(engine)?), &[]) {
+                let (place, url) =
+                    read_listed(&row, crawl, host, &mut Vec::new()).map_err(engine)?;
+                later.push((place.candidate(), url));
+            }
+        }
+        Ok((later, looked_at, last))
+    }
+
+    /// The candidate at its value, if it waits for nothing but that, and is worth the price.
+    fn early_of(
+        &mut self,
+        listed: Candidate,
+        row: Box<UrlRow>,
+        now_s: i64,
+    ) -> Result<Option<Candidate>, StoreError> {
+        let record = &row.record;
+        let is_put_off = record.floor_s().is_some_and(|until_s| until_s > now_s);
+        let has_failed = row.attempt > 0 || record.came_to_nothing() || record.gone > 0;
+        if listed.claim == Claim::Fixed || is_put_off || has_failed || row.expires_s.is_some() {
+            return Ok(None);
+        }
+        let Some(valued) = self.valued_at(&row, now_s)? else { return Ok(None) };
+        let worth = valued.worth.at(timestamp(now_s.saturating_mul(1000)));
+        if !worth.is_due(valued.price) || worth.value < valued.price {
+            return Ok(None);
+        }
+        let score = worth.score(valued.price);
+        self.at_hand.keep(row);
+        Ok(Some(listed.valued(score, Claim::Worth)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn round(looked_at: usize, found: usize) -> Round {
+        let (begun_at, price, ticked_at) = (1_000, 1.0, 900);
+        Round { left: VecDeque::new(), begun_at, price, ticked_at, looked_at, found, is_cut: false }
+    }
+
+    #[test]
+    fn a_round_is_repeated_when_the_price_has_moved_and_there_is_reason_to_hope() {
+        let hour = 1_000 + 3_600_000;
+        for (looked_at, found, price, ticked_at, now, expected) in [
+            (640, 10, 1.0, 2_000, hour, true),
+            (640, 10, 1.0, 900, hour, false),
+            (640, 9, 1.0, 2_000, hour, false),
+            (640, 9, 0.96, 2_000, hour, false),
+            (640, 9, 0.95, 2_000, hour, true),
+            (640, 0, 2.0, 2_000, 1_000 + AGAIN_MS, true),
+            (640, 0, 2.0, 2_000, 999, true),
+            (0, 0, 1.0, 2_000, hour, false),
+        ] {
+            let is_over = round(looked_at, found).is_over(price, ticked_at, now);
+            assert_eq!(is_over, expected, "{looked_at} {found} {price} {ticked_at} {now}");
+        }
+        let mut unfinished = round(640, 10);
+        unfinished.left.push_back(Reached::nothing(HostId(1)));
+        assert!(!unfinished.is_over(0.1, 2_000, hour), "it is gone through first");
+    }
+}

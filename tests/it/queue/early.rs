@@ -1,0 +1,147 @@
+//! What was written while a fetch was dear, once it is cheap: had by who asks for more
+//! than is due, and moved by nobody.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use sitemapd::model::Outcome;
+use sitemapd::queue::{LeaseRequest, Settlement};
+use sitemapd::store::frontier::{Get, Progress};
+
+use crate::support::queue_daemon::{Queue, ask, paths, report};
+
+const HOUR: Duration = Duration::from_secs(3_600);
+const DAY: Duration = Duration::from_secs(86_400);
+const PAGES: u32 = 300;
+
+fn page(number: u32) -> String {
+    format!("http://a.test/{number}")
+}
+
+/// Makes a fetch so many times as dear, in a daemon that begins an hour later.
+async fn at_price(queue: Queue, times: f64) -> Queue {
+    let queue = queue.reopen(HOUR).await;
+    let now = queue.clock.now().as_millisecond();
+    let change = format!("UPDATE prices SET price = {times} * price, ticked_at = {now}, asked = 0");
+    queue.look().change(&change);
+    queue
+}
+
+/// Pages of one host that change now and then, looked at 45 days ago when a fetch was a
+/// hundred times as dear; it is that still. One was put off by its fetcher.
+async fn written_when_dear() -> Queue {
+    let queue = Queue::simple().await;
+    queue.list_urls("a", (0..PAGES).map(page)).await;
+    let look_at_all = async |queue: &Queue, outcome| {
+        for leased in queue.lease(PAGES).await {
+            queue.settle(leased.token, outcome).await;
+        }
+    };
+    look_at_all(&queue, Outcome::Unknown).await;
+    for outcome in [Outcome::Changed, Outcome::Unchanged, Outcome::Changed] {
+        queue.clock.advance(20 * DAY);
+        look_at_all(&queue, outcome).await;
+    }
+    let queue = at_price(queue, 100.0).await;
+    queue.store.requeue("default".to_owned(), (0..PAGES).map(page).collect()).await.unwrap();
+    for leased in queue.lease(PAGES).await {
+        let is_put_off = leased.url == page(7);
+        let not_before = is_put_off.then(|| queue.clock.now() + 80 * DAY);
+        let seen = Settlement { not_before, ..report(leased.token, Outcome::Unchanged) };
+        queue.settle_as(seen).await;
+    }
+    queue.clock.advance(45 * DAY);
+    queue
+}
+
+/// A fetch is cheap again.
+async fn written_when_dear_and_cheap_now() -> Queue {
+    at_price(written_when_dear().await, 0.01).await
+}
+
+fn places(queue: &Queue) -> Vec<String> {
+    let row = |n| format!("SELECT band || ' ' || due_s FROM queue WHERE url_id = {n}");
+    (1..=i64::from(PAGES)).filter_map(|n| queue.look().text(&row(n))).collect()
+}
+
+#[tokio::test]
+async fn what_was_put_off_while_a_fetch_was_dear_is_had_by_who_asks_for_more() {
+    let queue = written_when_dear_and_cheap_now().await;
+    let mut had = BTreeSet::new();
+    loop {
+        let leased = queue.lease(70).await;
+        if leased.is_empty() {
+            break;
+        }
+        for leased in leased {
+            assert!(leased.due_at > queue.clock.now(), "by its row it is not due");
+            assert!(had.insert(leased.url), "each is with one fetcher");
+        }
+    }
+    // The intervals of some are longer than that at any price.
+    assert!(had.len() > 250, "{}", had.len());
+    assert!(!had.contains(&page(7)), "its fetcher put it off");
+}
+
+#[tokio::test]
+async fn nothing_is_had_before_it_is_due_while_a_fetch_is_as_dear_as_it_was() {
+    let queue = written_when_dear().await;
+    let before = places(&queue);
+    assert_eq!(paths(&queue.lease(PAGES).await), [""; 0]);
+    assert_eq!(places(&queue), before, "and no row has been moved for the look");
+}
+
+#[tokio::test]
+async fn what_leaves_or_moves_after_it_was_found_is_had_once_and_where_it_is() {
+    let queue = written_when_dear_and_cheap_now().await;
+    let few = LeaseRequest { per_host: 1, ..ask(1) };
+    let first = queue.lease_as(few).await.urls;
+    assert_eq!(first.len(), 1, "more were found");
+    queue.store.requeue("default".to_owned(), (100..110).map(page).collect()).await.unwrap();
+    let mut had: Vec<_> = queue.lease(10).await.into_iter().map(|leased| leased.url).collect();
+    had.sort();
+    assert_eq!(had, (100..110).map(page).collect::<Vec<_>>(), "what was asked for is first");
+    had.extend(first.into_iter().map(|leased| leased.url));
+    for leased in queue.lease(PAGES).await {
+        assert!(!had.contains(&leased.url), "{}", leased.url);
+        had.push(leased.url);
+    }
+    assert!(had.len() > 250, "{}", had.len());
+}
+
+#[tokio::test]
+async fn a_site_that_is_paused_gives_nothing_early_even_of_what_was_found() {
+    let queue = written_when_dear_and_cheap_now().await;
+    let few = LeaseRequest { per_host: 1, ..ask(1) };
+    assert_eq!(queue.lease_as(few).await.urls.len(), 1);
+    queue.store.pause_site("a".to_owned(), true).await.unwrap();
+    assert_eq!(paths(&queue.lease(PAGES).await), [""; 0]);
+    queue.store.pause_site("a".to_owned(), false).await.unwrap();
+    assert!(queue.lease(PAGES).await.len() > 250);
+}
+
+#[tokio::test]
+async fn crawlers_of_the_frontier_have_it_too() {
+    let queue = written_when_dear_and_cheap_now().await;
+    let get = Get {
+        crawl: None,
+        key: None,
+        per_queue: 100,
+        max_queues: 0,
+        ttl: Duration::from_secs(300),
+    };
+    let served = queue.store.frontier_get(get, Progress::default()).await.unwrap().0;
+    assert_eq!(served.len(), 100);
+}
+
+#[tokio::test]
+async fn who_names_a_budget_has_it_as_far_as_that_goes() {
+    let queue = written_when_dear_and_cheap_now().await;
+    let budget = "[recrawl]\nbudget = \"2400/day\"\n";
+    let text = format!("{budget}{}", crate::support::queue_daemon::site("a", "http://a.test/", ""));
+    queue.reload(&text).await.unwrap();
+    assert!(queue.lease(PAGES).await.is_empty(), "the hour has brought nothing yet");
+    queue.clock.advance(HOUR / 2);
+    let had = queue.lease(PAGES).await.len();
+    assert!((49..=51).contains(&had), "{had}");
+}

@@ -471,9 +471,11 @@ impl Reading {
 
 /// The URLs of a word, with or without a comma between them.
 fn joined(word: &str) -> impl Iterator<Item = &str> {
+    // Looks at so many bytes and no further: a line may be all commas.
     let begins = |text: &str| {
-        let scheme = text.split_once("://").map_or("", |(scheme, _)| scheme);
-        scheme.eq_ignore_ascii_case("http") || scheme.eq_ignore_ascii_case("https")
+        ["http://", "https://"].iter().any(|start| {
+            text.get(..start.len()).is_some_and(|text| text.eq_ignore_ascii_case(start))
+        })
     };
     let mut rest = Some(word);
     std::iter::from_fn(move || {

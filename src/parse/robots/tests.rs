@@ -103,6 +103,17 @@ fn a_line_with_several_urls_names_them_all_and_a_remark_names_none() {
 }
 
 #[test]
+fn a_line_of_nothing_but_commas_is_read_in_one_pass() {
+    let began = std::time::Instant::now();
+    for marks in [",", ";,", ",ttp:/"] {
+        let url = format!("https://e.com/{}", marks.repeat(300_000 / marks.len()));
+        let robots = Robots::parse(format!("Sitemap: {url}\n").as_bytes());
+        assert_eq!(robots.sitemaps().len(), 1, "{marks}");
+    }
+    assert!(began.elapsed() < std::time::Duration::from_secs(20), "{:?}", began.elapsed());
+}
+
+#[test]
 fn a_file_of_nothing_but_sitemaps_is_read_in_one_pass() {
     let lines: Vec<String> = (0..40_000).map(|i| format!("sitemap:/{i}\n")).collect();
     let lines = lines.concat();

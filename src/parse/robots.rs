@@ -287,20 +287,21 @@ fn key_value(line: &str) -> Option<(Key, &str)> {
     const MAX_KEY: usize = 24;
     let line = line.split('#').next().unwrap_or_default();
     let line = loc::trim(line);
+    let wordlike = |c: char| c.is_ascii_alphabetic() || matches!(c, '-' | '_' | ' ');
+    let key = |word: &str| {
+        let word = loc::trim(word);
+        let is_word = word.len() <= MAX_KEY && word.chars().all(wordlike);
+        if is_word { Key::of(word) } else { None }
+    };
     let (word, value) = match line.split_once(':') {
-        // `Sitemap http://…`: the colon is the URL's.
-        Some((word, _)) if word.contains([' ', '\t', '\u{a0}']) && Key::of(word).is_none() => {
+        // `Sitemap http://…` and `Disallow /1:2`: the colon is of the value.
+        Some((word, _)) if word.contains([' ', '\t', '\u{a0}']) && key(word).is_none() => {
             spaced(line)?
         }
         Some((word, value)) => (word, value),
         None => spaced(line)?,
     };
-    let word = loc::trim(word);
-    let wordlike = |c: char| c.is_ascii_alphabetic() || matches!(c, '-' | '_' | ' ');
-    if word.len() > MAX_KEY || !word.chars().all(wordlike) {
-        return None;
-    }
-    Some((Key::of(word)?, loc::trim(value)))
+    Some((key(word)?, loc::trim(value)))
 }
 
 /// A key and its value without a colon between them. But for a sitemap they are all of

@@ -114,6 +114,14 @@ fn a_line_of_nothing_but_commas_is_read_in_one_pass() {
 }
 
 #[test]
+fn a_path_without_letters_is_one_where_a_blank_stands_for_the_colon() {
+    let robots = Robots::parse(b"User-agent *\nDisallow /1:2\nDisallow /*:3\n");
+    for (path, is_allowed) in [("/1:2", false), ("/x:3", false), ("/1", true)] {
+        assert_eq!(robots.allows("a", path), is_allowed, "{path}");
+    }
+}
+
+#[test]
 fn a_file_of_nothing_but_sitemaps_is_read_in_one_pass() {
     let lines: Vec<String> = (0..40_000).map(|i| format!("sitemap:/{i}\n")).collect();
     let lines = lines.concat();

@@ -194,7 +194,10 @@ fn check(base: &Url, max_chars: usize, url: &mut String) -> Result<Kept, IssueCo
     }
     too_long(url, max_chars)?;
     if is_web(url) {
-        let good = plain_host(url) || Url::parse(url).is_ok_and(|u| u.has_host());
+        // `http://https://…` would be a page of the host `https`.
+        let is_host = |host: &str| !matches!(host, "http" | "https");
+        let good =
+            plain_host(url) || Url::parse(url).is_ok_and(|u| u.host_str().is_some_and(is_host));
         return if good { Ok(Kept::AsWritten) } else { Err(IssueCode::InvalidUrl) };
     }
     if is_no_path(url) {
@@ -354,6 +357,16 @@ mod tests {
             assert_eq!(run(raw), ("https://e.com/a".to_owned(), vec![]), "{raw}");
         }
         assert_eq!(run("https://e.com/a[b[1]]").0, "https://e.com/a[b[1]]");
+    }
+
+    #[test]
+    fn a_url_with_a_scheme_before_its_own_is_none() {
+        for raw in ["http://https://e.com/a", "https:HTTPS://e.com/a", "http:https:/e.com/a"] {
+            assert_eq!(run(raw), (String::new(), vec![IssueCode::InvalidUrl]), "{raw}");
+        }
+        for raw in ["https://e.com/http://e.com/", "http://https.e.com/", "https:e.com"] {
+            assert_eq!(run(raw), (raw.to_owned(), vec![]), "{raw}");
+        }
     }
 
     #[test]

@@ -237,6 +237,24 @@ struct Clock {
     precision: Precision,
 }
 
+/// The word that a text begins with, in lower case and without points, and what is behind
+/// it. `p. m.`, as it is written in Spanish, is one.
+fn half_of_day(text: &str) -> (String, &str) {
+    let word =
+        |text: &'_ str| text.bytes().take_while(|b| b.is_ascii_alphabetic() || *b == b'.').count();
+    let plain = |word: &str| word.replace('.', "").to_ascii_lowercase();
+    let (first, rest) = text.split_at(word(text));
+    let first = plain(first);
+    if matches!(first.as_str(), "a" | "p") {
+        let next = rest.trim_start();
+        let (second, behind) = next.split_at(word(next));
+        if plain(second) == "m" {
+            return (first + "m", behind);
+        }
+    }
+    (first, rest)
+}
+
 /// `hh:mm[:ss[.fraction]] [AM|PM]`; `hh.mm[.ss]` too.
 fn clock(scan: &mut Scan<'_>) -> Option<Clock> {
     let mut hour = scan.number(1, 2)?;
@@ -261,10 +279,9 @@ fn clock(scan: &mut Scan<'_>) -> Option<Clock> {
     }
     let before = scan.rest;
     scan.blanks();
-    let half = |b: &u8| b.is_ascii_alphabetic() || *b == b'.';
-    let (word, rest) = scan.rest.split_at(scan.rest.bytes().take_while(|b| half(b)).count());
+    let (half, rest) = half_of_day(scan.rest);
     scan.rest = rest;
-    match word.replace('.', "").to_ascii_lowercase().as_str() {
+    match half.as_str() {
         "am" if (1..=12).contains(&hour) => hour %= 12,
         "pm" if (1..=12).contains(&hour) => hour = hour % 12 + 12,
         // Some write 24 hours and PM.

@@ -106,6 +106,23 @@ fn what_is_no_date_is_none() {
 }
 
 #[test]
+fn a_half_of_the_day_is_read_with_a_blank_in_it() {
+    let table = [
+        ("3 jun 2017 3:15 p. m.", "2017-06-03T15:15:00Z"),
+        ("3 jun 2017 12:15:30 a.\u{a0}m. GMT+2", "2017-06-02T22:15:30Z"),
+        ("3 Jun 2017 3:15 P M", "2017-06-03T15:15:00Z"),
+        ("2017-06-03 3:15\u{202f}p.\u{202f}m.", "2017-06-03T15:15:00Z"),
+        ("2017-06-03 3:15 p.m.", "2017-06-03T15:15:00Z"),
+        ("3 Jun 2017 3:15 p march", "2017-06-03T00:00:00Z"),
+        ("3 Jun 2017 3:15 m", "2017-06-03T03:15:00Z"),
+    ];
+    for (text, want) in table {
+        let found = feed(text).map(|date| date.at.to_string());
+        assert_eq!(found.as_deref(), Some(want), "{text}");
+    }
+}
+
+#[test]
 fn feed_dates_are_read_whatever_their_order() {
     let table = [
         ("Thu, 17 Dec 2009 12:04:56 +0200", "2009-12-17T10:04:56Z"),

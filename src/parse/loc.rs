@@ -63,6 +63,7 @@ fn take(
     let trimmed = trim(raw);
     // No early exit, so that it is vectorised: nearly every URL is graphic ASCII.
     let plain = trimmed.bytes().fold(true, |all, b| all & b.is_ascii_graphic());
+    let plain = plain && !trimmed.ends_with(SECTION_END);
     if plain && trimmed.len() <= max_chars && is_web(trimmed) && plain_host(trimmed) {
         out.push_str(trimmed);
         return Some(Kept::AsWritten);
@@ -193,7 +194,10 @@ fn check(base: &Url, max_chars: usize, url: &mut String) -> Result<Kept, IssueCo
     }
     too_long(url, max_chars)?;
     if is_web(url) {
-        let good = plain_host(url) || Url::parse(url).is_ok_and(|u| u.has_host());
+        // `http://https://…` would be a page of the host `https`.
+        let is_host = |host: &str| !matches!(host, "http" | "https");
+        let good =
+            plain_host(url) || Url::parse(url).is_ok_and(|u| u.host_str().is_some_and(is_host));
         return if good { Ok(Kept::AsWritten) } else { Err(IssueCode::InvalidUrl) };
     }
     if is_no_path(url) {
@@ -290,10 +294,13 @@ fn is_port(text: &str) -> bool {
     ends && (matches!(digits, 1..5) || digits == 5 && port.parse::<u16>().is_ok())
 }
 
+/// What ends a CDATA section.
+const SECTION_END: &str = "]]>";
+
 /// What a URL stands in where nothing should be around it; the first is a CDATA
 /// section that was escaped.
 const AROUND: [(&str, &str); 7] = [
-    ("<![CDATA[", "]]>"),
+    ("<![CDATA[", SECTION_END),
     ("<", ">"),
     ("(", ")"),
     ("[", "]"),
@@ -308,7 +315,7 @@ fn unwrap(text: &str) -> &str {
     let inner = |(open, close): &(&str, &str)| {
         Some(trim(text.strip_prefix(open)?.strip_suffix(close)?)).filter(|inner| is_web(inner))
     };
-    let cut = || text.strip_suffix("]]>").map(trim).filter(|url| is_web(url));
+    let cut = || text.strip_suffix(SECTION_END).map(trim).filter(|url| is_web(url));
     AROUND.iter().find_map(inner).or_else(cut).unwrap_or(text)
 }
 
@@ -342,6 +349,24 @@ mod tests {
         let mut out = String::new();
         admit(raw, &base, 100, &mut out, &mut Cx { issues: &mut issues, place });
         (out, issues.into_list().into_iter().map(|i| i.code).collect())
+    }
+
+    #[test]
+    fn the_end_of_a_section_is_taken_off_a_url_with_a_blank_before_it_or_none() {
+        for raw in ["https://e.com/a ]]>", "https://e.com/a]]>", "<![CDATA[https://e.com/a]]>"] {
+            assert_eq!(run(raw), ("https://e.com/a".to_owned(), vec![]), "{raw}");
+        }
+        assert_eq!(run("https://e.com/a[b[1]]").0, "https://e.com/a[b[1]]");
+    }
+
+    #[test]
+    fn a_url_with_a_scheme_before_its_own_is_none() {
+        for raw in ["http://https://e.com/a", "https:HTTPS://e.com/a", "http:https:/e.com/a"] {
+            assert_eq!(run(raw), (String::new(), vec![IssueCode::InvalidUrl]), "{raw}");
+        }
+        for raw in ["https://e.com/http://e.com/", "http://https.e.com/", "https:e.com"] {
+            assert_eq!(run(raw), (raw.to_owned(), vec![]), "{raw}");
+        }
     }
 
     #[test]

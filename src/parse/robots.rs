@@ -287,20 +287,21 @@ fn key_value(line: &str) -> Option<(Key, &str)> {
     const MAX_KEY: usize = 24;
     let line = line.split('#').next().unwrap_or_default();
     let line = loc::trim(line);
+    let wordlike = |c: char| c.is_ascii_alphabetic() || matches!(c, '-' | '_' | ' ');
+    let key = |word: &str| {
+        let word = loc::trim(word);
+        let is_word = word.len() <= MAX_KEY && word.chars().all(wordlike);
+        if is_word { Key::of(word) } else { None }
+    };
     let (word, value) = match line.split_once(':') {
-        // `Sitemap http://…`: the colon is the URL's.
-        Some((word, _)) if word.contains([' ', '\t', '\u{a0}']) && Key::of(word).is_none() => {
+        // `Sitemap http://…` and `Disallow /1:2`: the colon is of the value.
+        Some((word, _)) if word.contains([' ', '\t', '\u{a0}']) && key(word).is_none() => {
             spaced(line)?
         }
         Some((word, value)) => (word, value),
         None => spaced(line)?,
     };
-    let word = loc::trim(word);
-    let wordlike = |c: char| c.is_ascii_alphabetic() || matches!(c, '-' | '_' | ' ');
-    if word.len() > MAX_KEY || !word.chars().all(wordlike) {
-        return None;
-    }
-    Some((Key::of(word)?, loc::trim(value)))
+    Some((key(word)?, loc::trim(value)))
 }
 
 /// A key and its value without a colon between them. But for a sitemap they are all of
@@ -471,9 +472,11 @@ impl Reading {
 
 /// The URLs of a word, with or without a comma between them.
 fn joined(word: &str) -> impl Iterator<Item = &str> {
+    // Looks at so many bytes and no further: a line may be all commas.
     let begins = |text: &str| {
-        let scheme = text.split_once("://").map_or("", |(scheme, _)| scheme);
-        scheme.eq_ignore_ascii_case("http") || scheme.eq_ignore_ascii_case("https")
+        ["http://", "https://"].iter().any(|start| {
+            text.get(..start.len()).is_some_and(|text| text.eq_ignore_ascii_case(start))
+        })
     };
     let mut rest = Some(word);
     std::iter::from_fn(move || {

@@ -117,6 +117,10 @@ impl<'a, 's> SitemapReader<'a, 's> {
         if !core && depth > 1 {
             return Next::Go;
         }
+        if depth == 1 && self.kind.is_none() {
+            // It may be an entry, where the root is missing.
+            self.root_ns = tag.ns;
+        }
         match tag.local {
             "urlset" | "sitemapindex" => self.root(tag, cx),
             "url" => self.begin(Kind::Page, depth, cx),

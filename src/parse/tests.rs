@@ -219,6 +219,20 @@ fn the_link_of_an_rss_item_is_chosen_by_the_rules() {
 }
 
 #[test]
+fn an_entry_without_a_root_around_it_is_read_in_its_own_namespace() {
+    for start in ["<s:url>", "<s:url xmlns:s='urn:x'>", "<url xmlns='urn:x'>"] {
+        let p = if start.starts_with("<s:") { "s:" } else { "" };
+        let loc = |url: &str| format!("<{p}loc>{url}</{p}loc></{p}url>");
+        let (found, report) = listed(&format!(
+            "{start}{}{start}{}</{p}urlset>",
+            loc("https://e.com/a"),
+            loc("https://e.com/b")
+        ));
+        assert_eq!(found, ["https://e.com/a ", "https://e.com/b "], "{start} {report:?}");
+    }
+}
+
+#[test]
 fn a_feed_has_the_namespace_of_its_channel_besides_that_of_its_root() {
     let item = "<item><link>https://e.com/a</link></item>";
     let rss2 = "'http://backend.userland.com/rss2'";

@@ -1,9 +1,9 @@
 //! The bytes of a JSON document with what no reader of JSON takes mended.
 //!
 //! Half of a surrogate pair (a text cut by somebody who counts in UTF-16), a
-//! control character that was not escaped, an escape that JSON has not (`\'`) and
-//! a comma behind the last value cost one character, not all that comes behind.
-//! Each is replaced by as many bytes, so places hold.
+//! control character that was not escaped and a comma behind the last value cost one
+//! character, not all that comes behind; of an escape that JSON has not (`\'`) only
+//! the backslash goes. Places are those of what was read, not of what is given.
 
 use std::io::{self, Read};
 
@@ -106,9 +106,12 @@ impl<'d, R: Read> Mended<'d, R> {
     fn escape(&mut self) -> io::Result<usize> {
         self.hold(PAIR)?;
         let ahead = self.held.get_mut(self.given..).unwrap_or_default();
-        if let Some(escaped) = ahead.get(1)
-            && !br#""\/bfnrtu"#.contains(escaped)
-        {
+        let is_none = match ahead.get(1) {
+            Some(b'u') => ahead.len() >= PAIR / 2 && unit(ahead, 0).is_none(),
+            Some(escaped) => !br#""\/bfnrt"#.contains(escaped),
+            None => false,
+        };
+        if is_none {
             return Ok(0);
         }
         Ok(match (unit(ahead, 0), unit(ahead, PAIR / 2)) {
@@ -124,6 +127,22 @@ impl<'d, R: Read> Mended<'d, R> {
         })
     }
 
+    /// Looks at an escape, if one is at hand: as [`Self::escape`]. The backslash of one
+    /// that is none is passed over: what stands behind it is meant.
+    fn settle_escape(&mut self) -> io::Result<usize> {
+        let is_escape = self.in_string && self.settled == 0;
+        if !is_escape || self.held.get(self.given) != Some(&b'\\') {
+            return Ok(0);
+        }
+        let bytes = self.escape()?;
+        if bytes == 0 {
+            self.defects.syntax.note(self.progress.spot(), "\\");
+            self.given += 1;
+            self.progress.take(b'\\');
+        }
+        Ok(bytes)
+    }
+
     /// Does the list or object of the comma at hand end behind it?
     fn is_last_comma(&mut self) -> io::Result<bool> {
         self.hold(AHEAD)?;
@@ -135,22 +154,17 @@ impl<'d, R: Read> Mended<'d, R> {
 
 impl<R: Read> Read for Mended<'_, R> {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let Some(slot) = buf.first_mut() else { return Ok(0) };
         self.hold(1)?;
-        let (Some(byte), Some(slot)) = (self.held.get(self.given).copied(), buf.first_mut()) else {
-            return Ok(0);
-        };
+        let escape = self.settle_escape()?;
+        let Some(byte) = self.held.get(self.given).copied() else { return Ok(0) };
         *slot = byte;
         if self.settled > 0 {
             self.settled -= 1;
         } else if byte == b'"' {
             self.in_string = !self.in_string;
-        } else if self.in_string && byte == b'\\' {
-            if let Some(rest) = self.escape()?.checked_sub(1) {
-                self.settled = rest;
-            } else {
-                self.defects.syntax.note(self.progress.spot(), "\\");
-                *slot = b' ';
-            }
+        } else if escape > 0 {
+            self.settled = escape - 1;
         } else if self.in_string && byte < b' ' {
             self.defects.characters.note(self.progress.spot(), "");
             *slot = b' ';
@@ -190,8 +204,9 @@ mod tests {
     #[test]
     fn what_json_does_not_allow_is_mended_where_it_is_known_what_was_meant() {
         let table = [
-            (r#""it\'s \é \n""#, r#""it 's  é \n""#, 2),
-            ("\"a\\\nb\"", "\"a  b\"", 2),
+            (r#""it\'s \é \n""#, r#""it's é \n""#, 2),
+            (r#""\u00zz \u1""#, r#""u00zz \u1""#, 1),
+            ("\"a\\\nb\"", "\"a b\"", 2),
             (r#"{"a":[1,2,],"b":"x,]", }"#, r#"{"a":[1,2 ],"b":"x,]"  }"#, 2),
             ("[1, \n\t]", "[1  \n\t]", 1),
             ("[1,,2]", "[1,,2]", 0),

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use url::Url;
 
-use crate::parse::{Context, Issue, Limits, parse};
+use crate::parse::{Context, Issue, IssueCode, Item, Limits, parse};
 
 fn issues(document: &str, limits: Limits) -> Vec<Issue> {
     let base = Url::parse("https://example.com/feed.json").expect("a URL");
@@ -102,6 +102,29 @@ fn a_text_that_was_cut_in_a_pair_costs_no_item() {
             "{document}"
         );
     }
+}
+
+#[test]
+fn an_escape_that_json_has_not_is_the_character_behind_it() {
+    let document = r#"{"version": "1", "items": [{"url": "https://e.com/it\'s\_\é", "title": "\u12 \x"},
+        {"url": 5, "external_url": "https:\/\/e.com\/2\uxyzw"}]}"#;
+    let base = Url::parse("https://example.com/feed.json").expect("a URL");
+    let ctx = Context { base: &base, content_type: None, limits: Limits::default() };
+    let mut found = Vec::new();
+    let report = parse(&mut document.as_bytes(), &ctx, &mut |item| {
+        if let Item::Entry(entry) = item {
+            found.push(entry.loc.to_owned());
+        }
+        ControlFlow::Continue(())
+    });
+    assert_eq!(found, ["https://e.com/it's_é", "https://example.com/5"]);
+    let wrong = report.issues.iter().find(|issue| issue.code == IssueCode::ParsingError);
+    assert_eq!(wrong.map(|issue| issue.count), Some(6));
+    assert_eq!(wrong.map(|issue| issue.offset), document.find("\\'").map(|at| at as u64));
+    // Places are those of the document, whatever was left out before them.
+    let relative = report.issues.iter().find(|issue| issue.code == IssueCode::RelativeUrl);
+    let place = relative.map(|issue| (issue.line, issue.offset));
+    assert_eq!(place, document.find("\"url\": 5").map(|at| (2, at as u64)));
 }
 
 #[test]

@@ -103,6 +103,25 @@ fn a_line_with_several_urls_names_them_all_and_a_remark_names_none() {
 }
 
 #[test]
+fn a_line_of_nothing_but_commas_is_read_in_one_pass() {
+    let began = std::time::Instant::now();
+    for marks in [",", ";,", ",ttp:/"] {
+        let url = format!("https://e.com/{}", marks.repeat(300_000 / marks.len()));
+        let robots = Robots::parse(format!("Sitemap: {url}\n").as_bytes());
+        assert_eq!(robots.sitemaps().len(), 1, "{marks}");
+    }
+    assert!(began.elapsed() < std::time::Duration::from_secs(20), "{:?}", began.elapsed());
+}
+
+#[test]
+fn a_path_without_letters_is_one_where_a_blank_stands_for_the_colon() {
+    let robots = Robots::parse(b"User-agent *\nDisallow /1:2\nDisallow /*:3\n");
+    for (path, is_allowed) in [("/1:2", false), ("/x:3", false), ("/1", true)] {
+        assert_eq!(robots.allows("a", path), is_allowed, "{path}");
+    }
+}
+
+#[test]
 fn a_file_of_nothing_but_sitemaps_is_read_in_one_pass() {
     let lines: Vec<String> = (0..40_000).map(|i| format!("sitemap:/{i}\n")).collect();
     let lines = lines.concat();

@@ -102,6 +102,16 @@ impl CdataEnd {
     }
 }
 
+/// The text of a section whose end was mistyped, as `]]`, `]>` or `]] >`, without that.
+pub(super) fn before_mistyped_end(text: &str) -> &str {
+    let all = text.trim_ascii_end();
+    let closed = all.strip_suffix('>').map(str::trim_ascii_end);
+    let brackets = closed.unwrap_or(all);
+    let before = brackets.strip_suffix("]]");
+    let before = before.or_else(|| closed?.strip_suffix(']'));
+    before.unwrap_or(text)
+}
+
 /// What was seen behind the end tags of sections that were never closed.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Known {

@@ -136,6 +136,24 @@ fn broken_markup_is_read_as_what_was_meant() {
 }
 
 #[test]
+fn what_is_left_of_the_mistyped_end_of_a_section_is_no_part_of_its_text() {
+    let table = [
+        ("x]]", "x"),
+        ("x]>", "x"),
+        ("x ]] >\n", "x "),
+        ("x]", "x]"),
+        ("x>", "x>"),
+        ("x[1]", "x[1]"),
+    ];
+    for (text, want) in table {
+        let (out, outcome, codes) = log(&format!("<a><b><![CDATA[{text}</b><url/></a>"));
+        assert_eq!(out, format!("<1:a><2:b>{want}</2><2:url></2></1>"), "{text}");
+        assert!(outcome.complete, "{text}");
+        assert_eq!(codes, [IssueCode::ParsingError], "{text}");
+    }
+}
+
+#[test]
 fn a_document_whose_comment_or_section_hides_entries_is_not_complete() {
     let table = [
         ("<a><!-- <b --><b/></a>", true),

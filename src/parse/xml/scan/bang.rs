@@ -3,7 +3,9 @@
 //! found where it comes; of comments and instructions it is looked for a while, since
 //! it may have been forgotten.
 
-use super::super::bounds::{CDATA, COMMENT, CdataEnd, INSTRUCTION, Known, MarkEnd, Marks};
+use super::super::bounds::{
+    CDATA, COMMENT, CdataEnd, INSTRUCTION, Known, MarkEnd, Marks, before_mistyped_end,
+};
 use super::{Cx, Flow, IssueCode, Passing, Scan, TAIL, Visitor, Window, boundary, excerpt};
 
 /// Looks for the end of a comment or an instruction. None begins before the offset
@@ -163,7 +165,8 @@ impl Scan {
             CdataEnd::Forgotten(end) => {
                 self.passing = None;
                 cx.note(IssueCode::ParsingError, excerpt(inside));
-                self.elements.text(inside.get(..end).unwrap_or_default(), visitor, cx);
+                let text = before_mistyped_end(inside.get(..end).unwrap_or_default());
+                self.elements.text(text, visitor, cx);
                 Flow::At(at + end)
             }
             CdataEnd::Unsure => Flow::Need(at),

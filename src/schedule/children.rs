@@ -71,10 +71,9 @@ impl Poll<'_> {
                 }
                 continue;
             };
-            // A date that goes back shows a change too: the newest entry has gone. One that
-            // may have moved is worth a poll.
+            // A date that goes back shows a change too: the newest entry has gone.
             let moved = match (before.lastmod, child.lastmod) {
-                (Some(old), Some(new)) => new.may_be_newer_than(old) || old.may_be_newer_than(new),
+                (Some(old), Some(new)) => new.is_newer_than(old) || new.is_older_than(old),
                 (None, Some(_)) => true,
                 (_, None) => false,
             };

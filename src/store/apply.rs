@@ -375,7 +375,7 @@ impl State {
         row: UrlRow,
         date: Lastmod,
     ) -> Result<(), StoreError> {
-        let Some(best) = row.lastmod.filter(|best| !date.may_be_newer_than(*best)) else {
+        let Some(best) = row.lastmod.filter(|best| !date.is_newer_than(*best)) else {
             return self.take_lastmod(chunk, row, Some(date));
         };
         // Somebody was wrong by a time zone: until that hour nothing would be news.
@@ -421,7 +421,7 @@ impl State {
         date: Lastmod,
         origin: Origin,
     ) -> Result<bool, StoreError> {
-        let is_same = !best.may_be_newer_than(date) && best.precision >= date.precision;
+        let is_same = !best.is_newer_than(date) && best.precision >= date.precision;
         if is_same || origin.signal_of(date) == Signal::Stamp {
             return Ok(false);
         }
@@ -454,7 +454,7 @@ impl State {
         lastmod: Option<Lastmod>,
     ) -> Result<(), StoreError> {
         let newer = match (row.lastmod, lastmod) {
-            (Some(best), Some(date)) if date.may_be_newer_than(best) => Some(date),
+            (Some(best), Some(date)) if date.is_newer_than(best) => Some(date),
             _ => None,
         };
         let Some(newer) = newer else {
@@ -494,8 +494,8 @@ impl State {
         let better = match row.lastmod {
             None => true,
             Some(best) => {
-                date.may_be_newer_than(best)
-                    || !best.may_be_newer_than(date) && date.precision > best.precision
+                date.is_newer_than(best)
+                    || !best.is_newer_than(date) && date.precision > best.precision
             }
         };
         if better { self.write_lastmod(row.id, lastmod) } else { Ok(()) }

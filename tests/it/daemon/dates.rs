@@ -94,20 +94,6 @@ async fn a_day_and_its_hour_that_two_sources_tell_are_one_edit() {
 }
 
 #[tokio::test]
-async fn one_edit_that_its_source_writes_as_an_hour_and_as_a_day_is_told_once() {
-    let (_world, daemon, origin) = two(&[("/a", "2026-11-19"), ("/b", "")], &[("/b", "")]).await;
-    let says =
-        async |date: &str| say(&daemon, &origin, "/map.xml", &[("/a", date), ("/b", "")]).await;
-    let hour = "2026-11-21T03:00:00+09:00";
-    assert_eq!(says(hour).await, ["changed /a"]);
-    for date in ["2026-11-21", hour, "2026-11-21"] {
-        let told = says(date).await;
-        assert!(told.is_empty(), "{date}: {told:?}");
-    }
-    daemon.stop().await;
-}
-
-#[tokio::test]
 async fn a_date_that_was_wrong_by_hours_hides_no_edit_once_it_is_corrected() {
     let wrong = [("/a", "2026-11-21T20:00:00Z"), ("/b", "2026-11-20")];
     let (_world, daemon, origin) = two(&wrong, &wrong[1..]).await;

@@ -148,7 +148,7 @@ impl State {
             let is_left = if self.window(crawl).early_of(host) >= wanted {
                 // These wait for the clock of the host, or nobody wanted them.
                 true
-            } else if self.is_by_value(host)? {
+            } else if self.is_worth_a_look(host, &mut left)? {
                 let now_s = now.div_euclid(1000);
                 let early = self.look_on(crawl, &mut reached, now_s, &mut left)?;
                 found += early.len();
@@ -163,8 +163,17 @@ impl State {
         }
         if let Some(round) = self.early.of_crawl.get_mut(&crawl) {
             round.is_cut = !left.is_any() && !round.left.is_empty();
+            if round.left.is_empty() {
+                round.left.shrink_to_fit();
+            }
         }
         Ok(())
+    }
+
+    /// Do values count among the URLs of a host? What is known of it may have to be read.
+    fn is_worth_a_look(&mut self, host: HostId, left: &mut Left) -> Result<bool, StoreError> {
+        left.reads -= 1;
+        self.is_by_value(host)
     }
 
     /// Has all hosts of a crawl looked through, if it is time for it.

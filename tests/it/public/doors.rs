@@ -66,6 +66,24 @@ async fn who_is_refused_takes_nothing_of_what_all_have() {
 }
 
 #[tokio::test]
+async fn who_sends_all_of_a_push_before_it_reads_is_told_when_to_come_again() {
+    let (_world, daemon, _origin) = listening().await;
+    for _ in 0..60 {
+        get_as(&daemon, "198.51.100.1", "/openapi.json").await;
+    }
+    let large = "x".repeat(10_000_000);
+    let head = "POST /indexnow HTTP/1.1\r\nX-Forwarded-For: 198.51.100.1";
+    let refused = send(daemon.public.unwrap(), head, &large).await;
+    assert_eq!((refused.status, refused.header("retry-after")), (429, Some("1")));
+    // Nor is who has no callback left with a broken connection.
+    let head = format!("POST /websub/{} HTTP/1.1", "0".repeat(32));
+    assert_eq!(send(daemon.public.unwrap(), &head, &large).await.status, 410);
+    let form = send(daemon.public.unwrap(), "POST /ping HTTP/1.1", &large).await;
+    assert_eq!(form.status, 413);
+    daemon.stop().await;
+}
+
+#[tokio::test]
 async fn pings_of_one_host_are_limited_whoever_sends_them() {
     let (_world, daemon, origin) = listening().await;
     let mut last = 200;

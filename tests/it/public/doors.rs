@@ -170,6 +170,22 @@ async fn head_does_nothing_where_get_does_something() {
     daemon.stop().await;
 }
 
+#[tokio::test]
+async fn no_method_is_named_as_allowed_that_is_refused() {
+    let (_world, daemon, _origin) = listening().await;
+    let callback = format!("/websub/{}", "0".repeat(32));
+    for target in ["/ping", "/webmasters/tools/ping", "/indexnow", &callback, "/openapi.json"] {
+        let to = daemon.public.unwrap();
+        let refused = send(to, &format!("PUT {target} HTTP/1.1"), "").await;
+        assert_eq!(refused.status, 405, "{target}");
+        for method in refused.header("allow").unwrap().to_uppercase().split(',') {
+            let answer = send(to, &format!("{} {target} HTTP/1.1", method.trim()), "").await;
+            assert_ne!(answer.status, 405, "{method} {target}");
+        }
+    }
+    daemon.stop().await;
+}
+
 /// Sends the beginning of a request, and reads what comes until it is closed.
 async fn hang(daemon: &Daemon, beginning: &str) -> String {
     let mut stream = TcpStream::connect(daemon.public.unwrap()).await.unwrap();

@@ -296,6 +296,9 @@ pub(super) fn listener(value: &Value) -> Result<SocketAddr, String> {
     address.map_err(|_| allowed("an address and port: \"127.0.0.1:7070\", \"[::1]:7070\""))
 }
 
+/// What is said of a URL with a user or a password.
+pub(super) const BARE: &str = "allowed is a URL without user and password";
+
 /// An http or https URL with a host and without userinfo.
 pub(super) fn web_url(text: &str) -> Result<Url, String> {
     let allowed = || allowed("an http or https URL: \"https://example.org/\"");
@@ -304,9 +307,7 @@ pub(super) fn web_url(text: &str) -> Result<Url, String> {
         return Err(allowed());
     }
     if !url.username().is_empty() || url.password().is_some() {
-        return Err("allowed is a URL without user and password; \
-                    send them in site.headers"
-            .to_owned());
+        return Err(BARE.to_owned());
     }
     if url.as_str().len() > MAX_SOURCE_BYTES {
         return Err("allowed is a URL of at most 2,048 bytes as it is sent".to_owned());

@@ -9,8 +9,8 @@ use super::env::Env;
 use super::glob::Glob;
 use super::raw::{Leaf, RawLimits, RawSite};
 use super::read::{
-    Reader, duration, flag, list, masked, number, one_of, size, string, strings, timezone, web_url,
-    whole,
+    BARE, Reader, duration, flag, list, masked, number, one_of, size, string, strings, timezone,
+    web_url, whole,
 };
 use super::resolve::{DELAYS, DOCUMENT_BYTES, ENTRIES, INTERVALS, URL_CHARS};
 use super::units::parse_duration;
@@ -55,7 +55,7 @@ pub(super) fn site(
         }
     }
     let name = reader.read(&raw.name, |v| identifier(string(v)?));
-    let url = reader.read(&raw.url, |v| web_url(string(v)?));
+    let url = reader.read(&raw.url, |v| page_url(string(v)?));
     // A site without a usable name or URL is read all the same, for the rest
     // of its faults.
     let stand_in = Url::parse("http://site.invalid/").ok()?;
@@ -263,6 +263,12 @@ fn host(text: &str) -> Result<String, String> {
     }
 }
 
+/// A URL that is asked with the headers of the site.
+fn page_url(text: &str) -> Result<Url, String> {
+    web_url(text)
+        .map_err(|why| if why == BARE { format!("{why}; send them in site.headers") } else { why })
+}
+
 /// `"auto"`, or a list of URLs, which may be relative to the site's.
 fn source_list(value: &Value, base: &Url) -> Result<SourceList, String> {
     let allowed = "allowed is \"auto\" or a list of http or https URLs";
@@ -276,7 +282,7 @@ fn source_list(value: &Value, base: &Url) -> Result<SourceList, String> {
             return Err(format!("{allowed}, of which none is empty"));
         }
         let joined = base.join(text).map_err(|e| format!("{allowed}; {shown}: {e}"))?;
-        let mut url = web_url(joined.as_str()).map_err(|e| format!("of which {shown}: {e}"))?;
+        let mut url = page_url(joined.as_str()).map_err(|e| format!("of which {shown}: {e}"))?;
         // The whole document, whatever part of it is named.
         url.set_fragment(None);
         urls.push(url);

@@ -229,6 +229,22 @@ fn callbacks_are_below_a_url_that_others_reach() {
 }
 
 #[test]
+fn only_of_urls_of_a_site_it_is_said_that_its_headers_take_a_password() {
+    let site =
+        |url: &str, keys: &str| format!("[[site]]\nname = \"a\"\nurl = \"https://{url}/\"\n{keys}");
+    let listed = site("a.example", "sitemaps = [\"https://u:s3cret@a.example/s.xml\"]");
+    let public = "[listen]\npublic = \"127.0.0.1:0\"\npublic_url = \"https://u:s3cret@a/\"";
+    for (text, is_of_site) in
+        [(site("u:s3cret@a.example", ""), true), (listed, true), (public.to_owned(), false)]
+    {
+        let told = Config::from_toml_str(&text).expect_err(&text).to_string();
+        assert!(told.contains("without user and password"), "{told}");
+        assert_eq!(told.contains("site.headers"), is_of_site, "{told}");
+        assert!(!told.contains("s3cret"), "{told}");
+    }
+}
+
+#[test]
 fn hasty_rude_and_double_sites_are_warnings() {
     let text = "[daemon]\nuser_agent = \"me/1\"\ncontact = \"\"\n[fetch]\nallow = [\"0.0.0.0/0\"]\n\
         [[site]]\nname = \"a\"\nurl = \"https://rust-lang.org/\"\npoll = \"5s\"\n\

@@ -37,6 +37,9 @@ const PATIENCE: Duration = Duration::from_secs(45);
 const ASKED_AGAIN: Duration = Duration::from_secs(3_600);
 /// What the store says is due is looked at this often, without being told.
 const LOOK_AGAIN: Duration = Duration::from_secs(60);
+/// Characters of a secret that may be told: where a text ends with more of its
+/// beginning, it was cut within it.
+const LEAST_TOLD: usize = 8;
 
 /// What is under way.
 #[derive(Default)]
@@ -177,7 +180,7 @@ impl Poller {
     }
 
     async fn ask_hub(&self, call: HubCall) {
-        let answer = self.hub_answer(&call).await;
+        let answer = untold(&call, self.hub_answer(&call).await);
         if answer == HubAnswer::Accepted {
             tracing::debug!(source = %call.source, subscribes = call.subscribes, "a hub was asked");
         }
@@ -239,6 +242,34 @@ impl Poller {
     }
 }
 
+/// What a hub says goes to logs and to whoever looks at its source; it may well repeat
+/// what it was sent, of which the path and the secret are for it alone.
+fn untold(call: &HubCall, answer: HubAnswer) -> HubAnswer {
+    let path = call.callback.rsplit('/').next();
+    let secrets: Vec<_> = [path, call.secret.as_deref()].into_iter().flatten().collect();
+    let mask = |why: String| secrets.iter().fold(why, |why, secret| masked(&why, secret));
+    match answer {
+        HubAnswer::Failed(why) => HubAnswer::Failed(mask(why)),
+        HubAnswer::Refused { status, why, retry_after } => {
+            HubAnswer::Refused { status, why: mask(why), retry_after }
+        }
+        other => other,
+    }
+}
+
+/// A text without a secret, also where it was cut within one.
+fn masked(text: &str, secret: &str) -> String {
+    if secret.is_empty() {
+        return text.to_owned();
+    }
+    let whole = text.replace(secret, "***");
+    let bare = whole.trim_end_matches('…');
+    let cut = (LEAST_TOLD..secret.len())
+        .rev()
+        .find_map(|end| secret.get(..end).and_then(|begin| bare.strip_suffix(begin)));
+    cut.map_or(whole.clone(), |before| format!("{before}***"))
+}
+
 impl Work {
     fn land(&mut self, done: Option<Result<Done, tokio::task::JoinError>>) {
         match done {
@@ -252,5 +283,25 @@ impl Work {
             }
             None => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_secret_is_taken_out_of_a_text_also_where_that_was_cut_within_it() {
+        let secret = "0123456789abcdef0123456789abcdef";
+        for (text, expected) in [
+            (format!("at /websub/{secret}, {secret}"), "at /websub/***, ***"),
+            (format!("at /websub/{}…", &secret[..31]), "at /websub/***"),
+            (format!("{secret} at {}", &secret[..9]), "*** at ***"),
+            ("at 0123".to_owned(), "at 0123"),
+            ("busy…".to_owned(), "busy…"),
+        ] {
+            assert_eq!(masked(&text, secret), expected, "{text}");
+        }
+        assert_eq!(masked("anything", ""), "anything");
     }
 }

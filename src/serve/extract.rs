@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::body::{Body, BodyDataStream};
+use axum::body::Body;
 use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, header};
@@ -28,12 +28,6 @@ pub(crate) const SMALL_BODY: usize = 2 << 20;
 pub(crate) const LARGE_BODY: usize = 16 << 20;
 /// Time for a body to come in whole.
 pub(super) const BODY_TIMEOUT: Duration = Duration::from_secs(30);
-/// Bytes read on and thrown away of a body that is refused for its size. Most
-/// clients read the answer only when all is sent; without this they would be
-/// told of a broken connection, not of the limit.
-const DISCARDED: usize = 64 << 20;
-/// Without a byte for so long, a client waits for the answer and sends no more.
-const LULL: Duration = Duration::from_millis(500);
 /// From this size on a body is parsed on the blocking pool: on an async worker
 /// it would hold up other requests for milliseconds.
 const PARSE_APART: usize = 256 << 10;
@@ -95,13 +89,7 @@ pub(super) async fn read_bytes(
     limit: usize,
     budget: &BodyBudget,
 ) -> Result<(BytesMut, BodyShare), Problem> {
-    if let Err(problem) = check_length(&parts.headers, limit) {
-        // Who asks first whether to send need not send.
-        if !parts.headers.contains_key(header::EXPECT) {
-            discard(body.into_data_stream());
-        }
-        return Err(problem);
-    }
+    check_length(&parts.headers, limit)?;
     // Only the webmasters' listener tells clients apart.
     let client = parts.extensions.get().copied().unwrap_or(Client(0));
     let reading = read_body(body, limit, budget.begin(client.0));
@@ -119,27 +107,9 @@ async fn read_body(body: Body, limit: usize, held: BodyShare) -> Result<Incoming
         let chunk = chunk.map_err(|_| {
             Problem::new(Kind::MalformedJson, "The connection broke within the body.")
         })?;
-        if let Err(problem) = incoming.push(&chunk, limit) {
-            discard(chunks);
-            return Err(problem);
-        }
+        incoming.push(&chunk, limit)?;
     }
     Ok(incoming)
-}
-
-/// Reads a refused body on while the answer is on its way, so far as that is
-/// worth it, and keeps nothing.
-pub(super) fn discard(mut chunks: BodyDataStream) {
-    let reading = async move {
-        let mut seen = 0;
-        while let Ok(Some(Ok(chunk))) = tokio::time::timeout(LULL, chunks.next()).await {
-            seen += chunk.len();
-            if seen > DISCARDED {
-                return;
-            }
-        }
-    };
-    tokio::spawn(tokio::time::timeout(BODY_TIMEOUT, reading));
 }
 
 /// Refuses by `Content-Length` before a byte is read.

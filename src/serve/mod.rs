@@ -3,11 +3,11 @@
 //! The handlers translate and check; every effect and every read is one call
 //! to [`Store`]. Errors are problem+json (`problem`), values have one spelling
 //! (`wire`), bodies are bounded (`extract`), what a route does not read is refused
-//! (`unread`), callers are judged in one place (`gate`), and each connection is
-//! under limits (`server`). The handlers' types are the description that the API
-//! gives of itself (`openapi`). Webmasters, who are anybody, have a listener and
-//! routes of their own (`public`), and so have crawlers that speak the
-//! `URLFrontier` protocol (`frontier`).
+//! (`unread`), what is left of a body is read on (`rest`), callers are judged in one
+//! place (`gate`), and each connection is under limits (`server`). The handlers' types
+//! are the description that the API gives of itself (`openapi`). Webmasters, who are
+//! anybody, have a listener and routes of their own (`public`), and so have crawlers
+//! that speak the `URLFrontier` protocol (`frontier`).
 
 mod bodies;
 mod changes;
@@ -25,6 +25,7 @@ mod peers;
 mod ping;
 mod problem;
 mod public;
+mod rest;
 mod server;
 mod show;
 mod submissions;

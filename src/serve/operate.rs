@@ -200,7 +200,8 @@ pub(crate) async fn block(
     Payload { value: body, held: _held }: Payload<BlockBody>,
 ) -> Result<Json<Blocked>, Problem> {
     let Pattern { crawl, text, prefix } = body.check()?;
-    let blocked = context.state.store.block(crawl, text, prefix).await?;
+    let store = context.state.store.clone();
+    let blocked = to_the_end(async move { store.block(crawl, text, prefix).await }).await?;
     Ok(Json(Blocked { blocked }))
 }
 

@@ -14,7 +14,7 @@ use axum::Router;
 use axum::extract::{Extension, FromRequestParts, Request, State};
 use axum::http::request::Parts;
 use axum::http::uri::PathAndQuery;
-use axum::http::{Method, Uri, header};
+use axum::http::{HeaderValue, Method, StatusCode, Uri, header};
 use axum::middleware::{Next, from_fn_with_state, map_request};
 use axum::response::{IntoResponse, Response};
 use jiff::Timestamp;
@@ -196,15 +196,19 @@ async fn admit(
         return Problem::new(Kind::NoSuchRoute, "Say what has changed at /ping?sitemap=URL.")
             .into_response();
     }
-    if request.method() == Method::HEAD && acts(request.uri().path()) {
-        let problem = Problem::new(
-            Kind::MethodNotAllowed,
-            "A GET does something here, so there is no HEAD of it.",
-        );
-        return ([(header::ALLOW, "GET,POST")], problem).into_response();
+    let acts = acts(request.uri().path());
+    let mut response = if acts && request.method() == Method::HEAD {
+        let why = "A GET does something here, so there is no HEAD of it.";
+        Problem::new(Kind::MethodNotAllowed, why).into_response()
+    } else {
+        request.extensions_mut().insert(Client(client));
+        next.run(request).await
+    };
+    // Of what has a GET the router says that it has a HEAD.
+    if acts && response.status() == StatusCode::METHOD_NOT_ALLOWED {
+        response.headers_mut().insert(header::ALLOW, HeaderValue::from_static("GET,POST"));
     }
-    request.extensions_mut().insert(Client(client));
-    next.run(request).await
+    response
 }
 
 /// Does a GET of this path do something, as those who wrote the protocols have it? A

@@ -481,7 +481,6 @@ impl Drop for PlaceOfClient {
     }
 }
 
-/// A broken connection is the client's affair, and common.
 /// Reads over what a client still sends, until it has closed its side. To close a socket
 /// of which anything is unread, or arrives later, resets the connection, and the client
 /// loses what it has not read of our last words (RFC 9112, section 9.6): over HTTP/2 it
@@ -492,6 +491,7 @@ async fn linger(stream: &mut TcpStream) {
     while let Ok(1..) = stream.read(&mut waste).await {}
 }
 
+/// A broken connection is the client's affair, and common.
 fn log_end(ended: hyper::Result<()>) {
     if let Err(error) = ended {
         tracing::debug!(%error, "connection ended early");

@@ -1,4 +1,5 @@
-//! Stands around every request: time limit, panics, counts, safe headers.
+//! Stands around every request: time limit, panics, counts, safe headers, and what
+//! nobody reads of its body.
 //!
 //! Outermost of the middlewares, so that refusals and failures are counted
 //! like answers and carry the same headers.
@@ -15,6 +16,7 @@ use futures_util::FutureExt as _;
 
 use super::Context;
 use super::problem::{Kind, Problem};
+use super::rest::read_on;
 use crate::queue::MAX_WAIT;
 
 /// The policy of what is no page: nothing is loaded, run or framed.
@@ -34,7 +36,7 @@ pub(crate) async fn over(
     let route = path.as_ref().map_or("other", MatchedPath::as_str);
     // A handler owns its request and shares only what is safe to find half
     // done (atomics, channels), so its panic leaves nothing broken behind.
-    let working = AssertUnwindSafe(next.run(request)).catch_unwind();
+    let working = AssertUnwindSafe(next.run(read_on(request))).catch_unwind();
     let mut response = match tokio::time::timeout(REQUEST_TIMEOUT, working).await {
         Ok(Ok(response)) => response,
         Ok(Err(_)) => {

@@ -11,7 +11,7 @@ use std::sync::LazyLock;
 use super::families::{MOVED_AWAY, UNLISTED};
 use super::grants::REVOKED;
 use super::sources::{AS_ITS_SITE, DELETED, DROPPED, INDEX_DELETED, PROBE_DEAD_MS};
-use super::sql::{OptionalExtension, params};
+use super::sql::{Connection, OptionalExtension, params};
 use super::state::State;
 use super::submissions::SPACING_MS;
 use super::{StoreError, engine};
@@ -38,6 +38,17 @@ static LONG_AGO: LazyLock<String> = LazyLock::new(|| {
         *GIVEN_UP
     )
 });
+
+/// Is it one of these, which a ping has looked at again?
+pub(super) fn is_given_up(conn: &Connection, id: SourceId) -> Result<bool, StoreError> {
+    conn.prepare_cached(&format!(
+        "SELECT EXISTS (SELECT 1 FROM sources
+                        WHERE id = ?1 /*pg: AND part = (?1 & 255) */ AND {})",
+        *GIVEN_UP
+    ))
+    .and_then(|mut query| query.query_row([id.0], |row| row.get(0)))
+    .map_err(engine)
+}
 
 impl State {
     /// Looks once more at some of those that were given up long ago; `true` while there

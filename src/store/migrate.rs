@@ -239,7 +239,7 @@ mod tests {
         let told = |path: &Path| open(path).err().unwrap().to_string();
         assert!(told(&path).contains("there is no store"), "{}", told(&path));
         std::fs::write(&path, "").unwrap();
-        assert!(told(&path).contains("another program"), "{}", told(&path));
+        assert!(told(&path).contains("is empty"), "{}", told(&path));
         assert_eq!(std::fs::metadata(&path).unwrap().len(), 0);
         let conn = Connection::open(&path).unwrap();
         conn.execute_batch("PRAGMA application_id = 0x736d7064; PRAGMA user_version = 99").unwrap();

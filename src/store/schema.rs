@@ -151,19 +151,20 @@ fn configure(conn: &Connection) -> rusqlite::Result<()> {
     conn.execute_batch("PRAGMA trusted_schema = OFF;")
 }
 
+/// Has nobody written anything into it, nor set it apart?
+fn is_empty(conn: &Connection, path: &Path) -> Result<bool, StoreError> {
+    conn.query_row(
+        "SELECT (SELECT count(*) FROM sqlite_schema) = 0
+             AND (SELECT application_id FROM pragma_application_id) = 0
+             AND (SELECT user_version FROM pragma_user_version) = 0",
+        [],
+        |row| row.get(0),
+    )
+    .map_err(|e| unusable(path, &e))
+}
+
 fn prepare_schema(conn: &mut Connection, path: &Path) -> Result<(), StoreError> {
-    let tables: i64 = conn
-        .query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))
-        .map_err(|e| unusable(path, &e))?;
-    let is_marked: bool = conn
-        .query_row(
-            "SELECT (SELECT application_id FROM pragma_application_id) <> 0
-                 OR (SELECT user_version FROM pragma_user_version) <> 0",
-            [],
-            |row| row.get(0),
-        )
-        .map_err(|e| unusable(path, &e))?;
-    if tables == 0 && !is_marked {
+    if is_empty(conn, path)? {
         // Set before the first table, so that freed pages can be given back.
         conn.execute_batch("PRAGMA auto_vacuum = INCREMENTAL;").map_err(|e| unusable(path, &e))?;
         let tx = conn
@@ -217,10 +218,13 @@ fn check_version(conn: &Connection, path: &Path) -> Result<i32, StoreError> {
     let id: i32 = pragma("application_id").map_err(|e| unusable(path, &e))?;
     let version: i32 = pragma("user_version").map_err(|e| unusable(path, &e))?;
     if id != APPLICATION_ID {
-        return Err(StoreError::Unusable(format!(
-            "{} is a database of another program",
-            path.display()
-        )));
+        // A start that was broken off leaves an empty file, and the next one goes on with it.
+        let what = if is_empty(conn, path)? {
+            "is empty: the daemon makes a store of it when it starts"
+        } else {
+            "is a database of another program"
+        };
+        return Err(StoreError::Unusable(format!("{} {what}", path.display())));
     }
     if version > VERSION {
         return Err(newer(path, version));
@@ -306,6 +310,20 @@ mod tests {
         assert_eq!(check_engine(3_051_003, "3.51.3"), Ok(()));
         // The one that is built in.
         assert_eq!(check_engine(rusqlite::version_number(), rusqlite::version()), Ok(()));
+    }
+
+    #[test]
+    fn a_file_that_a_start_left_empty_is_not_called_that_of_another_program() {
+        let dir = tempfile::TempDir::new().unwrap();
+        let path = dir.path().join("test.db");
+        std::fs::write(&path, "").unwrap();
+        let told = |path: &Path| {
+            let conn = Connection::open(path).unwrap();
+            check_up_to_date(&conn, path).unwrap_err().to_string()
+        };
+        assert!(told(&path).ends_with("makes a store of it when it starts"), "{}", told(&path));
+        Connection::open(&path).unwrap().execute_batch("CREATE TABLE notes (text)").unwrap();
+        assert!(told(&path).contains("another program"), "{}", told(&path));
     }
 
     #[test]

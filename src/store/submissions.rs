@@ -12,6 +12,7 @@ use super::sql::{self, Connection, OptionalExtension, params};
 use jiff::Timestamp;
 use url::{Host, Url};
 
+use super::given_up::is_given_up;
 use super::hosts::partition;
 use super::sources::check_length;
 use super::state::State;
@@ -101,12 +102,15 @@ impl Store {
         self.write(Lane::Bulk, move |state| state.hear(&url, fresh)).await
     }
 
-    /// Is a sitemap or feed polled whose URL is this one, as people may spell it?
+    /// Is a sitemap or feed polled whose URL is this one, as people may spell it, or
+    /// looked at again for a ping?
     pub async fn polls(&self, url: Url) -> Result<bool, StoreError> {
         self.read(move |conn| {
             for place in spellings(&url) {
-                if sources_at(conn, &place)?.iter().any(|source| source.polled) {
-                    return Ok(true);
+                for source in sources_at(conn, &place)? {
+                    if source.polled || is_given_up(conn, source.id)? {
+                        return Ok(true);
+                    }
                 }
             }
             Ok(false)

@@ -21,6 +21,7 @@ mod access;
 mod fetchers;
 mod metrics;
 pub(crate) mod openapi;
+mod orders;
 mod pages;
 mod problems;
 mod shapes;

@@ -230,7 +230,7 @@ async fn queue(context: &Context, form: OrderForm) -> Result<Back, Problem> {
     let (name, target) = (crawl.clone(), url.clone());
     Ok(match form.verb {
         Verb::BlockPrefix => {
-            store.block(name, target, true).await?;
+            to_the_end(async move { store.block(name, target, true).await }).await?;
             back("/blocks", &[], Done::BlockedBelow, 0)
         }
         Verb::UnblockPrefix => {
@@ -238,8 +238,8 @@ async fn queue(context: &Context, form: OrderForm) -> Result<Back, Problem> {
             back("/blocks", &[], Done::Unblocked, to_the_end(lifting).await?)
         }
         Verb::BlockUrl => {
-            let blocked = store.block(name, target, false).await?;
-            back("/url", &here, Done::Blocked, blocked)
+            let blocking = async move { store.block(name, target, false).await };
+            back("/url", &here, Done::Blocked, to_the_end(blocking).await?)
         }
         Verb::UnblockUrl => {
             let lifting = async move { store.unblock(name, target, false).await };

@@ -121,6 +121,25 @@ async fn a_client_that_sends_all_before_it_reads_is_told_of_the_limit() {
 }
 
 #[tokio::test]
+async fn a_client_that_sends_all_before_it_reads_is_told_why_nobody_reads_it() {
+    let daemon = Daemon::start(Some("s3cret")).await;
+    let right = "Authorization: Bearer s3cret";
+    for (line, token, problem) in [
+        ("POST /v1/settle", "Authorization: Bearer old", "unauthorized"),
+        ("POST /v1/settle", "X-Token: none", "unauthorized"),
+        ("POST /v1/nothing", right, "no-such-route"),
+        ("PUT /v1/settle", right, "method-not-allowed"),
+    ] {
+        let head = format!(
+            "{line} HTTP/1.1\r\nHost: {}\r\n{token}\r\nContent-Type: application/json",
+            daemon.addr
+        );
+        let answer = daemon.send(&head, &vec![b' '; 10_000_000]).await;
+        assert_eq!(answer.problem(), problem, "{line}");
+    }
+}
+
+#[tokio::test]
 async fn a_body_over_its_limit_is_refused_before_it_is_read() {
     let daemon = Daemon::start(None).await;
     let mut stream = TcpStream::connect(daemon.addr).await.unwrap();

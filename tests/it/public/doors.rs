@@ -66,6 +66,24 @@ async fn who_is_refused_takes_nothing_of_what_all_have() {
 }
 
 #[tokio::test]
+async fn who_sends_all_of_a_push_before_it_reads_is_told_when_to_come_again() {
+    let (_world, daemon, _origin) = listening().await;
+    for _ in 0..60 {
+        get_as(&daemon, "198.51.100.1", "/openapi.json").await;
+    }
+    let large = "x".repeat(10_000_000);
+    let head = "POST /indexnow HTTP/1.1\r\nX-Forwarded-For: 198.51.100.1";
+    let refused = send(daemon.public.unwrap(), head, &large).await;
+    assert_eq!((refused.status, refused.header("retry-after")), (429, Some("1")));
+    // Nor is who has no callback left with a broken connection.
+    let head = format!("POST /websub/{} HTTP/1.1", "0".repeat(32));
+    assert_eq!(send(daemon.public.unwrap(), &head, &large).await.status, 410);
+    let form = send(daemon.public.unwrap(), "POST /ping HTTP/1.1", &large).await;
+    assert_eq!(form.status, 413);
+    daemon.stop().await;
+}
+
+#[tokio::test]
 async fn pings_of_one_host_are_limited_whoever_sends_them() {
     let (_world, daemon, origin) = listening().await;
     let mut last = 200;
@@ -149,6 +167,22 @@ async fn head_does_nothing_where_get_does_something() {
     assert!(kept.items.is_empty(), "{:?}", kept.items);
     let head = send(daemon.public.unwrap(), "HEAD /openapi.json HTTP/1.1", "").await;
     assert_eq!(head.status, 200);
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn no_method_is_named_as_allowed_that_is_refused() {
+    let (_world, daemon, _origin) = listening().await;
+    let callback = format!("/websub/{}", "0".repeat(32));
+    for target in ["/ping", "/webmasters/tools/ping", "/indexnow", &callback, "/openapi.json"] {
+        let to = daemon.public.unwrap();
+        let refused = send(to, &format!("PUT {target} HTTP/1.1"), "").await;
+        assert_eq!(refused.status, 405, "{target}");
+        for method in refused.header("allow").unwrap().to_uppercase().split(',') {
+            let answer = send(to, &format!("{} {target} HTTP/1.1", method.trim()), "").await;
+            assert_ne!(answer.status, 405, "{method} {target}");
+        }
+    }
     daemon.stop().await;
 }
 

@@ -240,6 +240,28 @@ async fn a_ping_has_what_the_config_names_looked_at_though_it_was_given_up() {
 }
 
 #[tokio::test]
+async fn strangers_use_up_no_pings_of_what_was_given_up_and_is_looked_at_for_a_ping() {
+    let (_world, daemon, origin) = polled_once().await;
+    let base = origin.base();
+    origin.set("/sitemap.xml", Reply::status(410));
+    daemon.poll("/sitemap.xml").await;
+    daemon.pass(DAY + HOUR).await;
+    assert_eq!(daemon.source("/sitemap.xml").await.state, "retired");
+    let ping = async |client: &str, path: &str| {
+        get_as(&daemon, client, &format!("/ping?sitemap={base}{path}")).await.status
+    };
+    for client in 0..21 {
+        ping(&format!("198.51.100.{client}"), &format!("/made-up-{client}.xml")).await;
+    }
+    assert_eq!(ping("198.51.100.99", "/made-up.xml").await, 429);
+    let asked = origin.requests("/sitemap.xml").len();
+    assert_eq!(ping("198.51.100.99", "/sitemap.xml").await, 200);
+    daemon.settled().await;
+    assert_eq!(origin.requests("/sitemap.xml").len(), asked + 1);
+    daemon.stop().await;
+}
+
+#[tokio::test]
 async fn a_host_that_no_site_has_is_sent_nothing_at_all() {
     let (_world, daemon, _origin) = polled_once().await;
     let stranger = Origin::start().await;

@@ -113,6 +113,26 @@ async fn a_hub_that_does_not_renew_leaves_the_source_to_its_own_rhythm() {
 }
 
 #[tokio::test]
+async fn a_hub_that_repeats_its_callback_has_nobody_else_told_where_it_is() {
+    let (origin, hub) = (Origin::start().await, Origin::start().await);
+    origin.set("/robots.txt", Reply::text("User-agent: *\n"));
+    origin.set("/feed", feed(&origin, &[format!("{}/hub", hub.base())], &["/1"]));
+    hub.route(|seen| {
+        let form: Form = url::form_urlencoded::parse(&seen.body).into_owned().collect();
+        let said = format!("cannot reach {}, sorry", form.get("hub.callback")?);
+        Some(Reply::text(said).with_status(400))
+    });
+    let world = World::new(&[&origin, &hub]);
+    let daemon = world.start(&config(&origin, "")).await;
+    let callback = asked_of(&daemon, &hub, "/hub", 1).await["hub.callback"].clone();
+    let told =
+        daemon.wait("what the hub says", async || daemon.source("/feed").await.push?.error).await;
+    assert!(told.contains(&format!("cannot reach {REACHED}/websub/***, sorry")), "{told}");
+    assert!(!told.contains(callback.rsplit('/').next().unwrap()), "{told}");
+    daemon.stop().await;
+}
+
+#[tokio::test]
 async fn a_config_that_is_refused_ends_no_subscription() {
     let (stage, callback) = Stage::subscribed().await;
     let refused = config(&stage.origin, "crawl = \"other\"\nwebsub = false");

@@ -14,6 +14,7 @@ use crate::fetch::{Gate, Refusal, Wait};
 use crate::locks::Place;
 use crate::log::redact;
 use crate::recrawl::later;
+use crate::store::StoreError;
 use crate::url::{are_twins, authority};
 
 /// A poll waits this long for its host at most; beyond that it comes back.
@@ -206,6 +207,11 @@ impl<'p> ClockGate<'p> {
                 Ok(false)
             }
             Ok(Err(until)) => Err(Refusal::Later { until: ahead_of(until), wait: Wait::Host }),
+            Err(error @ StoreError::Elsewhere) => {
+                tracing::debug!(%error, authority, "no slot was taken");
+                let until = later(clock.steady(), STORE_PAUSE);
+                Err(Refusal::Later { until, wait: Wait::Host })
+            }
             Err(error) => {
                 tracing::error!(%error, authority, "no slot could be taken");
                 // What passes has passed soon; what does not is asked no more often

@@ -303,7 +303,7 @@ impl Poller {
         let _alone = self.alone_with(due.id).await;
         let target = match self.store.still_due(due.id).await {
             Ok(Some(target)) => target,
-            Ok(None) => return due.host,
+            Ok(None) | Err(StoreError::Elsewhere) => return due.host,
             Err(error) => {
                 tracing::error!(source = %due.id, %error, "cannot read a source that is due");
                 tokio::time::sleep(STORE_PAUSE).await;
@@ -363,8 +363,9 @@ impl Poller {
             Role::Home => self.poll_home(&target).await,
             Role::Sitemap | Role::Feed => Box::pin(self.poll_document(&target)).await,
         };
-        if let Err(StoreError::Gone(why)) = &done {
-            tracing::info!(source = %target.id, url, why, "poll given up");
+        // Sources leave, and go to other daemons, while they are polled.
+        if let Err(error @ (StoreError::Gone(_) | StoreError::Elsewhere)) = &done {
+            tracing::info!(source = %target.id, url, %error, "poll given up");
         } else if let Err(error) = done {
             tracing::error!(source = %target.id, url, %error, "poll not kept");
             tokio::time::sleep(STORE_PAUSE).await;

@@ -194,7 +194,8 @@ impl State {
     /// Gives a URL the place that its marks call for; its videos may have had
     /// an end before.
     pub(super) fn follow_marks(&mut self, row: &UrlRow, had_end: bool) -> Result<(), StoreError> {
-        if row.leased || row.reason == Reason::Submitted {
+        // What was asked for keeps its place until it has been looked at.
+        if row.leased || row.is_queued() && row.reason == Reason::Submitted {
             return Ok(());
         }
         let now_s = self.steady_ms().div_euclid(1000);

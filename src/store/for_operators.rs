@@ -85,9 +85,9 @@ impl Store {
         .await
     }
 
-    /// The patterns of a block that somebody names: as it is known, or where it is a
-    /// prefix or not known yet, as the site has it that it is of, and as it was given:
-    /// a client may have named what no site folds.
+    /// The patterns of a block that somebody names: as it is known, as the site has it
+    /// that it is of, which may list it there only from now on, and as it was given:
+    /// another site, or a client, may have named what that one folds.
     async fn patterns_as_known(
         &self,
         crawl: &str,
@@ -98,21 +98,25 @@ impl Store {
         self.read(move |conn| {
             let crawl = url_reads::crawl_id(conn, &crawl)?;
             let Ok(url) = Url::parse(&pattern) else { return Ok(vec![pattern]) };
+            let mut known = None;
             if !prefix {
                 let policy = Arc::clone(&policy);
                 let mut named =
                     url_reads::Named { conn, seed, crawl, policy, hosts: HashMap::new() };
-                if let Some(known) = named.text_known(&url)? {
-                    return Ok(vec![known]);
-                }
+                known = named.text_known(&url)?;
             }
             let home = url_reads::home_of(conn, &policy, crawl, &url)?;
-            let mut patterns: Vec<_> =
-                home.iter().map(|home| home.fold(&policy, &url, prefix)).collect();
-            if !patterns.iter().any(|folded| *folded == pattern || *folded == url.as_str()) {
-                patterns.push(pattern);
-            }
-            Ok(patterns)
+            let Some(known) = known else {
+                let mut patterns: Vec<_> =
+                    home.iter().map(|home| home.fold(&policy, &url, prefix)).collect();
+                if !patterns.iter().any(|folded| *folded == pattern || *folded == url.as_str()) {
+                    patterns.push(pattern);
+                }
+                return Ok(patterns);
+            };
+            let twins = home.iter().flat_map(|home| home.twins_of(&policy, &known, &url));
+            let twins: Vec<_> = twins.collect();
+            Ok(std::iter::once(known).chain(twins).collect())
         })
         .await
     }

@@ -105,6 +105,8 @@ impl State {
         let report = report(fetch, row.id);
         let outcome = report.outcome.unwrap_or_else(|| derive_outcome(&report, &row));
         if let Some(look) = look_of(outcome, &report, &row) {
+            // A log has no pages that are gone: it was there again.
+            row.record.gone = 0;
             // What was edited after that fetch, as its date says, or came after it is for
             // the next one.
             let is_edited = is_edited_since(&row, at);

@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashSet};
 use std::ops::Bound;
 
-use super::sql::params;
+use super::sql::{Connection, params};
 use url::Url;
 
 use super::hosts::page_text;
@@ -54,7 +54,21 @@ impl Blocks {
         };
     }
 
-    fn hold(&self, url: &str) -> bool {
+    /// Those of a crawl that are in force.
+    pub(super) fn of_crawl(conn: &Connection, crawl: CrawlId) -> Result<Self, StoreError> {
+        let mut blocks = Self::default();
+        let mut query = conn
+            .prepare_cached("SELECT pattern, prefix FROM blocks WHERE crawl_id = ?1")
+            .map_err(engine)?;
+        let mut rows = query.query([crawl.0]).map_err(engine)?;
+        while let Some(row) = rows.next().map_err(engine)? {
+            blocks.add(row.get(0).map_err(engine)?, row.get(1).map_err(engine)?);
+        }
+        Ok(blocks)
+    }
+
+    /// Is a URL held by one of them?
+    pub(super) fn hold(&self, url: &str) -> bool {
         self.urls.contains(url) || self.has_prefix_of(url)
     }
 

@@ -6,6 +6,7 @@ use jiff::Timestamp;
 
 use super::abbreviations::PathText;
 use super::hosts::page_text;
+use super::operate::Blocks;
 use super::packed::{place, said};
 use super::queue_reads::{LEASED, PAGE};
 use super::rows::reason;
@@ -43,8 +44,8 @@ pub(super) fn peek(
     now: Timestamp,
 ) -> Result<Vec<PeekView>, StoreError> {
     let crawl = crawl_id(conn, crawl)?;
-    let look =
-        Look { conn, crawl, now, blocked: prefixes(conn, crawl)?, patience: PATIENCE.into() };
+    let blocked = Blocks::of_crawl(conn, crawl)?;
+    let look = Look { conn, crawl, now, blocked, patience: PATIENCE.into() };
     let limit = limit.clamp(1, PAGE) as usize;
     let hosts = look.hosts()?;
     let mut lines = look.due(&hosts, limit)?;
@@ -58,16 +59,10 @@ struct Look<'a> {
     conn: &'a Connection,
     crawl: CrawlId,
     now: Timestamp,
-    /// What begins so is put aside when its turn comes.
-    blocked: Vec<String>,
+    /// What these hold is put aside when its turn comes.
+    blocked: Blocks,
     /// Blocked rows that may still be passed over.
     patience: Cell<usize>,
-}
-
-fn prefixes(conn: &Connection, crawl: CrawlId) -> Result<Vec<String>, StoreError> {
-    conn.prepare_cached("SELECT pattern FROM blocks WHERE crawl_id = ?1 AND prefix = ?2")
-        .and_then(|mut query| query.query_map(params![crawl.0, true], |row| row.get(0))?.collect())
-        .map_err(engine)
 }
 
 impl Look<'_> {
@@ -136,7 +131,7 @@ impl Look<'_> {
     }
 
     fn may_be_leased(&self, line: &PeekView) -> bool {
-        !self.blocked.iter().any(|prefix| line.url.starts_with(prefix.as_str()))
+        !self.blocked.hold(&line.url)
     }
 
     /// The first URLs of one host that may be leased, `most` of them: of what is due in

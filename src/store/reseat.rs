@@ -79,14 +79,15 @@ impl State {
             }
             Ok(())
         })?;
-        match rows.last().filter(|_| rows.len() == batch) {
-            Some((last, _)) => self.set_meta(&key, &last.0.to_string())?,
-            None => {
-                self.conn
-                    .prepare_cached("DELETE FROM meta WHERE key = ?1")
-                    .and_then(|mut delete| delete.execute([key]))
-                    .map_err(engine)?;
-            }
+        if let Some((last, _)) = rows.last().filter(|_| rows.len() == batch) {
+            self.set_meta(&key, &last.0.to_string())?;
+        } else {
+            // What was parked by what held before may have its turn in time by now.
+            self.folds.look_again();
+            self.conn
+                .prepare_cached("DELETE FROM meta WHERE key = ?1")
+                .and_then(|mut delete| delete.execute([key]))
+                .map_err(engine)?;
         }
         Ok(true)
     }

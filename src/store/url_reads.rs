@@ -182,6 +182,18 @@ impl Home {
         self.origin.clone() + &url[Position::BeforePath..]
     }
 
+    /// What is one with a page that is known: as the site has it, and at the host that
+    /// it was named by.
+    pub(super) fn twins_of(&self, policy: &Policy, known: &str, named: &Url) -> Vec<String> {
+        let merges = policy.named(Some(&self.site)).merges_twins;
+        let Some(page) = Url::parse(known).ok().filter(|_| merges) else { return Vec::new() };
+        let path = &page[Position::BeforePath..];
+        let mut all = vec![self.origin.clone() + path, authority(named) + path];
+        all.dedup();
+        all.retain(|twin| twin != known);
+        all
+    }
+
     /// All that is one with a URL for the site.
     pub(super) fn forms(&self, policy: &Policy, url: Url) -> Vec<Url> {
         let merges = policy.named(Some(&self.site)).merges_twins;

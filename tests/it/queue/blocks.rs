@@ -223,3 +223,19 @@ async fn lifting_the_block_on_one_url_looks_at_no_other() {
     assert_eq!(unblock(&queue, "http://a.test/2", false).await, 1, "all are looked at");
     assert_eq!(paths(&queue.lease(10).await), ["/2"]);
 }
+
+#[tokio::test]
+async fn what_is_next_has_no_url_that_was_blocked_before_it_was_listed_or_while_it_was_leased() {
+    let queue = with_paths(&["/leased", "/free"]).await;
+    let token = queue.lease_one().await.token;
+    for path in ["/leased", "/to-come"] {
+        assert_eq!(block(&queue, &format!("http://a.test{path}"), false).await, 0);
+    }
+    queue.release(token, Duration::ZERO).await;
+    queue.list("a", &[entry("http://a.test/to-come")]).await;
+    queue.clock.advance(Duration::from_secs(60));
+    let peeked = queue.store.peek(CRAWL.to_owned(), 10).await.unwrap();
+    let peeked: Vec<_> = peeked.iter().map(|line| line.url.as_str()).collect();
+    assert_eq!(peeked, ["http://a.test/free"]);
+    assert_eq!(paths(&queue.lease(10).await), ["/free"]);
+}

@@ -150,3 +150,17 @@ async fn a_row_of_the_queue_that_its_url_does_not_name_is_nobodys_and_goes() {
         assert_eq!(queue.look().number("SELECT queued FROM turns"), 1);
     }
 }
+
+#[tokio::test]
+async fn a_page_that_a_log_has_seen_after_it_was_gone_is_gone_for_the_first_time_again() {
+    let queue = Queue::simple().await;
+    queue.list("a", &[entry(PAGE)]).await;
+    queue.settle(queue.lease_one().await.token, Outcome::Gone).await;
+    queue.clock.advance(HOUR);
+    assert_eq!(import(&queue, vec![fetch(queue.clock.now(), false)]).await.taken, 1);
+    for state in [UrlState::Queued, UrlState::Parked] {
+        queue.clock.advance(400 * DAY);
+        queue.settle(queue.lease_one().await.token, Outcome::Gone).await;
+        assert_eq!(queue.view(PAGE).await.state, state);
+    }
+}

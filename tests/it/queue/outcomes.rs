@@ -313,3 +313,25 @@ async fn one_bad_report_of_a_batch_spoils_no_other() {
     assert_eq!(queue.view(&leased[1].url).await.fetches, 1);
     assert_eq!(queue.view(&leased[0].url).await.state, UrlState::Leased);
 }
+
+#[tokio::test]
+async fn a_page_that_was_asked_for_and_parked_before_its_end_comes_back_with_another_end() {
+    for expiry in [Expiry::Never, Expiry::NoVideo, Expiry::At(i64::from(u32::MAX))] {
+        let queue = with(&[OLD]).await;
+        let url = queue.view(OLD).await.id;
+        let says = async |expiry: Expiry| {
+            let data = format!("{{\"videos\":[\"{expiry:?}\"]}}");
+            let said = Said { data, marks: Marks { expiry, ..Marks::default() } };
+            queue.apply(Effect::Extensions { url, said: Some(said) }).await;
+        };
+        says(Expiry::At((queue.clock.now() + 4 * DAY).as_second())).await;
+        queue.store.requeue("default".to_owned(), vec![OLD.to_owned()]).await.unwrap();
+        let leased = queue.lease_one().await;
+        assert_eq!(leased.reason, Reason::Submitted);
+        queue.settle(leased.token, Outcome::Unchanged).await;
+        assert_eq!(queue.view(OLD).await.state, UrlState::Parked);
+        says(expiry).await;
+        let view = queue.view(OLD).await;
+        assert_eq!((view.state, view.reason), (UrlState::Queued, Reason::Changed), "{expiry:?}");
+    }
+}

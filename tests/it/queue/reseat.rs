@@ -166,3 +166,28 @@ async fn other_bounds_hold_for_pages_whose_videos_have_an_end_and_park_what_ends
         assert!(view.due_at.is_none_or(|due| due < soon), "{}", view.why);
     }
 }
+
+#[tokio::test]
+async fn what_other_bounds_have_parked_comes_back_with_the_bounds_from_before() {
+    let absent = |interval: &str| {
+        config("protocol", &format!("max = \"90d\"\nchangefreq = {{ absent = \"{interval}\" }}"))
+    };
+    for days in [60, 3] {
+        let queue = Queue::open(&absent("5d")).await;
+        let url = queue.list_urls("a", ["http://a.test/0".to_owned()]).await[0];
+        let end = (queue.clock.now() + days * DAY).as_second();
+        let marks = Marks { expiry: Expiry::At(end), ..Marks::default() };
+        let data = "{\"videos\":[{}]}".to_owned();
+        queue.apply(Effect::Extensions { url, said: Some(Said { data, marks }) }).await;
+        queue.settle(queue.lease_one().await.token, Outcome::Unchanged).await;
+        let before = queue.view("http://a.test/0").await;
+        // Somebody is mistaken, and sees it.
+        queue.reload(&absent("90d")).await.unwrap();
+        queue.maintain().await;
+        assert_eq!(queue.view("http://a.test/0").await.state, UrlState::Parked);
+        queue.reload(&absent("5d")).await.unwrap();
+        queue.maintain().await;
+        let view = queue.view("http://a.test/0").await;
+        assert_eq!((view.state, view.due_at), (before.state, before.due_at), "{}", view.why);
+    }
+}

@@ -210,6 +210,22 @@ async fn blocks_hold_the_pages_of_a_site_that_is_found_at_its_twin_until_lifted_
 }
 
 #[tokio::test]
+async fn a_block_holds_a_page_at_its_twin_too_where_the_other_form_is_known_only() {
+    let (old, new) = ("http://a.test/private", "https://www.a.test/private");
+    for (named, lifted) in [(old, new), (new, old), (old, old), (new, new)] {
+        let queue = with(&[old]).await;
+        let twin = "https://www.a.test/".parse().unwrap();
+        assert_eq!(queue.store.learn_origin(queue.origin("a").site, twin).await, Ok(true));
+        // The site was not read since.
+        assert_eq!(queue.store.block(CRAWL.to_owned(), named.to_owned(), false).await, Ok(1));
+        queue.list_urls("a", [new.to_owned()]).await;
+        assert!(queue.lease(10).await.is_empty(), "{named}");
+        assert_eq!(queue.store.unblock(CRAWL.to_owned(), lifted.to_owned(), false).await, Ok(2));
+        assert!(queue.store.blocks(None, 10, None).await.unwrap().0.is_empty());
+    }
+}
+
+#[tokio::test]
 async fn a_log_trains_the_page_of_which_it_names_a_twin_or_that_it_names_as_listed() {
     let page = "http://www.a.test/a";
     let queue = with(&[page]).await;

@@ -35,6 +35,8 @@ use crate::world::{Page, Poll, World};
 
 /// URLs of one host at a turn: what a lease has that does not say.
 const PER_HOST: u32 = 10;
+/// Calls of fetchers in an hour, where that matters.
+const CALLS_AN_HOUR: u32 = 4;
 
 /// The source of one host of the world.
 #[derive(Debug, Clone, Copy)]
@@ -161,7 +163,7 @@ impl Stored {
     fn lease(&mut self, most: u32, picked: &mut Vec<usize>) -> anyhow::Result<usize> {
         let request = LeaseRequest {
             max: most,
-            ttl: Duration::from_secs(600),
+            ttl: Duration::from_secs(7_200),
             per_host: PER_HOST,
             crawl: "default".to_owned(),
             sites: Vec::new(),
@@ -216,10 +218,13 @@ impl Policy for Stored {
 
     fn pick(&mut self, day: f64, most: usize, _: &mut Caps, picked: &mut Vec<usize>) {
         self.report().expect("the store takes reports");
-        self.now(day);
-        let most = u32::try_from(most).unwrap_or(1_000).min(1_000);
-        if most > 0 {
-            self.lease_all(most, picked).expect("the store leases");
+        let mut left = u32::try_from(most).unwrap_or(1_000).min(1_000);
+        // Fetchers come all the time, and a named budget is theirs as the time passes.
+        let calls = if self.has_budget { CALLS_AN_HOUR } else { 1 };
+        for call in 0..calls {
+            self.now(day + f64::from(call) / f64::from(calls) / 24.0);
+            let leased = self.lease_all(left, picked).expect("the store leases");
+            left = left.saturating_sub(u32::try_from(leased).unwrap_or(u32::MAX));
         }
     }
 

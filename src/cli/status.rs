@@ -17,17 +17,16 @@ pub async fn run(options: &Options, out: &mut Output) -> Result<(), Failure> {
     }
     let status: Status = answers::read(&answer)?;
     let version = out.paint(Tone::Strong, &format!("sitemapd {}", humane::safe(&status.version)));
-    let since = match status.started_at {
-        Some(at) => format!("running, started {}", humane::when(at, status.now)),
-        None => match truth.holder() {
-            Some(holder) => format!(
-                "{} works on this folder and does not answer at listen.api; this is what its store says",
-                humane::safe(&holder)
-            ),
-            None => "not running; this is what its store says".to_owned(),
-        },
+    let line = match (status.started_at, truth.holder()) {
+        (Some(at), _) => format!("{version}  running, started {}", humane::when(at, status.now)),
+        // Which says its own name and version.
+        (None, Some(holder)) => format!(
+            "{} works on this folder and does not answer at listen.api; this is what its store says",
+            humane::safe(&holder)
+        ),
+        (None, None) => format!("{version}  not running; this is what its store says"),
     };
-    out.line(&format!("{version}  {since}"))?;
+    out.line(&line)?;
     let failing = if status.sources_failing > 0 { Tone::Bad } else { Tone::Faint };
     let failing = out.paint(failing, &format!("{} failing", number(status.sources_failing)));
     out.fact(

@@ -145,3 +145,35 @@ async fn who_names_a_budget_has_it_as_far_as_that_goes() {
     let had = queue.lease(PAGES).await.len();
     assert!((49..=51).contains(&had), "{had}");
 }
+
+#[tokio::test]
+async fn what_is_given_back_unfetched_is_had_again_at_once() {
+    let queue = written_when_dear_and_cheap_now().await;
+    let leased = queue.lease(70).await;
+    assert_eq!(leased.len(), 70);
+    for leased in &leased {
+        queue.release(leased.token, Duration::ZERO).await;
+    }
+    let again: BTreeSet<_> = queue.lease(PAGES).await.into_iter().map(|had| had.url).collect();
+    assert!(leased.iter().all(|leased| again.contains(&leased.url)));
+}
+
+#[tokio::test]
+async fn what_a_crawler_of_the_frontier_lets_expire_is_had_again_at_once() {
+    let queue = written_when_dear_and_cheap_now().await;
+    let get = || Get {
+        crawl: None,
+        key: None,
+        per_queue: 100,
+        max_queues: 0,
+        ttl: Duration::from_secs(300),
+    };
+    let frontier_get = async || {
+        let served = queue.store.frontier_get(get(), Progress::default()).await.unwrap().0;
+        served.into_iter().map(|served| served.url).collect::<BTreeSet<_>>()
+    };
+    let first = frontier_get().await;
+    assert_eq!(first.len(), 100);
+    queue.clock.advance(Duration::from_secs(301));
+    assert_eq!(frontier_get().await, first);
+}

@@ -300,8 +300,11 @@ impl Window {
     /// Forgets what was loaded of a host only to be counted, and that some of it
     /// could be spared.
     pub fn drop_sample(&mut self, host: HostId) {
-        self.buffers.invalidate(host);
+        self.buffers.drop_buffer(host);
         self.turns.drop_spare(host);
+        if self.buffers.early_of(host) > 0 {
+            self.turns.offer_spare(host, true);
+        }
     }
 
     /// Is nothing due in the buffer, though something may be in the store?

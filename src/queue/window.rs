@@ -280,8 +280,8 @@ impl Window {
         self.buffers.tally(now_ms)
     }
 
-    /// Does something that is due wait for nothing but the clock of its host?
-    /// Told by the host that is ready next.
+    /// Does something that is due, or worth the price and not due, wait for nothing but
+    /// the clock of its host? Told by the host that is ready next.
     pub fn is_held_up(&self, now_ms: i64) -> bool {
         self.turns.is_held_up(now_ms)
     }

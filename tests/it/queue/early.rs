@@ -177,3 +177,84 @@ async fn what_a_crawler_of_the_frontier_lets_expire_is_had_again_at_once() {
     queue.clock.advance(Duration::from_secs(301));
     assert_eq!(frontier_get().await, first);
 }
+
+fn page_of_b(number: u32) -> String {
+    format!("http://b.test/{number}")
+}
+
+/// Pages of two hosts that changed now and then. Those that are `young` were looked at five
+/// days ago, the others 45. No row is due for ten days.
+async fn looked_at(urls: &[String], young: &[String]) -> Queue {
+    let queue = Queue::simple().await;
+    queue.list_urls("a", urls.iter().cloned()).await;
+    let look = async |queue: &Queue, most, outcome| {
+        for leased in queue.lease(most).await {
+            queue.settle(leased.token, outcome).await;
+        }
+    };
+    look(&queue, 400, Outcome::Unknown).await;
+    for outcome in [Outcome::Changed, Outcome::Unchanged, Outcome::Changed] {
+        queue.clock.advance(20 * DAY);
+        look(&queue, 400, outcome).await;
+    }
+    queue.clock.advance(40 * DAY);
+    due_at(&queue, urls, queue.clock.now() + 10 * DAY);
+    let queue = queue.reopen(Duration::ZERO).await;
+    if !young.is_empty() {
+        queue.store.requeue("default".to_owned(), young.to_vec()).await.unwrap();
+        look(&queue, u32::try_from(young.len()).unwrap(), Outcome::Changed).await;
+    }
+    queue.clock.advance(5 * DAY);
+    due_at(&queue, urls, queue.clock.now() + 10 * DAY);
+    queue
+}
+
+/// Rows of these URLs are due then.
+fn due_at(queue: &Queue, urls: &[String], due: jiff::Timestamp) {
+    let due = due.as_second();
+    let these = format!("(SELECT id FROM url_view WHERE url IN ('{}'))", urls.join("', '"));
+    queue.look().change_packed(
+        &format!(
+            "UPDATE feedback SET place = (place & ~(274877906943 << 14)) | ({due} << 14)
+             WHERE url_id IN {these}"
+        ),
+        &format!("UPDATE feedback SET due_s = {due} WHERE url_id IN {these}"),
+    );
+    queue.look().change(&format!(
+        "UPDATE queue SET due_s = {due} WHERE url_id IN {these}; UPDATE turns SET due_s = 0"
+    ));
+}
+
+/// In a daemon that begins now, a fetch must be worth so much.
+async fn priced(queue: Queue, price: f64) -> Queue {
+    let queue = queue.reopen(Duration::ZERO).await;
+    let now = queue.clock.now().as_millisecond();
+    let price = format!("UPDATE prices SET price = {price}, ticked_at = {now}, asked = 0");
+    queue.look().change(&price);
+    queue.reopen(Duration::ZERO).await
+}
+
+async fn value(queue: &Queue, url: &str) -> f64 {
+    queue.view(url).await.learned.unwrap().numbers.value
+}
+
+#[tokio::test]
+async fn a_price_falls_no_further_while_what_is_worth_it_waits_for_the_clock_of_its_host() {
+    let urls: Vec<_> = (0..200).map(page_of_b).collect();
+    let queue = looked_at(&urls, &[]).await;
+    let price = value(&queue, &urls[3]).await / 4.0;
+    let queue = priced(queue, price).await;
+    queue.look().change("UPDATE hosts SET delay_ms = 100000");
+    let mut had = 0;
+    for _ in 0..4 * 36 {
+        queue.clock.advance(Duration::from_secs(100));
+        for leased in queue.lease(10).await {
+            had += 1;
+            queue.settle(leased.token, Outcome::Changed).await;
+        }
+    }
+    assert!((100..150).contains(&had), "{had}");
+    queue.maintain().await;
+    let now = queue.look().text("SELECT CAST(price AS TEXT) FROM prices").unwrap();
+    assert!(now.parse::<f64>().unwrap() > 0.99 * price, "{now} {price}");
+}

@@ -238,6 +238,28 @@ async fn value(queue: &Queue, url: &str) -> f64 {
     queue.view(url).await.learned.unwrap().numbers.value
 }
 
+async fn most_of(queue: &Queue, urls: &[String]) -> f64 {
+    let mut most = 0.0_f64;
+    for url in urls {
+        most = most.max(value(queue, url).await);
+    }
+    most
+}
+
+#[tokio::test]
+async fn what_is_worth_the_price_goes_before_what_is_cheap_whichever_host_has_it() {
+    let old: Vec<_> = (0..10).flat_map(|n| [page(n), page_of_b(n)]).collect();
+    let cheap: Vec<_> = (10..40).flat_map(|n| [page(n), page_of_b(n)]).collect();
+    let queue = looked_at(&[&old[..], &cheap].concat(), &cheap).await;
+    let worth = most_of(&queue, &cheap).await;
+    assert!(value(&queue, &old[3]).await > 1.5 * worth);
+    due_at(&queue, &cheap, queue.clock.now() - HOUR);
+    let queue = priced(queue, 1.3 * worth).await;
+    let had = queue.lease(20).await;
+    let is_cheap = had.iter().filter(|leased| leased.due_at <= queue.clock.now()).count();
+    assert_eq!((had.len(), is_cheap), (20, 0));
+}
+
 #[tokio::test]
 async fn a_price_falls_no_further_while_what_is_worth_it_waits_for_the_clock_of_its_host() {
     let urls: Vec<_> = (0..200).map(page_of_b).collect();

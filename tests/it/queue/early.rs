@@ -247,6 +247,29 @@ async fn most_of(queue: &Queue, urls: &[String]) -> f64 {
 }
 
 #[tokio::test]
+async fn a_host_that_is_paused_keeps_no_other_from_being_looked_through_again() {
+    let young: Vec<_> = (0..100).map(page_of_b).collect();
+    let urls: Vec<_> = (0..100).map(page).chain(young.clone()).collect();
+    let queue = looked_at(&urls, &young).await;
+    let worth = most_of(&queue, &young).await;
+    assert!(value(&queue, &urls[3]).await > 1.5 * worth);
+    let queue = priced(queue, 1.3 * worth).await;
+    let first = queue.lease_one().await;
+    assert_eq!(&*first.host, "http://a.test");
+    let throttled = report(first.token, Outcome::Failed);
+    let throttled = Settlement { status: Some(429), retry_after: Some(DAY), ..throttled };
+    queue.settle_as(throttled).await;
+    // The price falls from hour to hour, and what the other host has becomes worth it.
+    let mut had = Vec::new();
+    for _ in 0..22 {
+        queue.clock.advance(HOUR);
+        had.extend(queue.lease(20).await);
+    }
+    assert!(had.len() >= 20, "{}", had.len());
+    assert!(had.iter().all(|leased| &*leased.host == "http://b.test"), "{:?}", paths(&had));
+}
+
+#[tokio::test]
 async fn what_is_worth_the_price_goes_before_what_is_cheap_whichever_host_has_it() {
     let old: Vec<_> = (0..10).flat_map(|n| [page(n), page_of_b(n)]).collect();
     let cheap: Vec<_> = (10..40).flat_map(|n| [page(n), page_of_b(n)]).collect();

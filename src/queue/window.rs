@@ -280,8 +280,8 @@ impl Window {
         self.buffers.tally(now_ms)
     }
 
-    /// Does something that is due wait for nothing but the clock of its host?
-    /// Told by the host that is ready next.
+    /// Does something that is due, or worth the price and not due, wait for nothing but
+    /// the clock of its host? Told by the host that is ready next.
     pub fn is_held_up(&self, now_ms: i64) -> bool {
         self.turns.is_held_up(now_ms)
     }
@@ -300,8 +300,11 @@ impl Window {
     /// Forgets what was loaded of a host only to be counted, and that some of it
     /// could be spared.
     pub fn drop_sample(&mut self, host: HostId) {
-        self.buffers.invalidate(host);
+        self.buffers.drop_buffer(host);
         self.turns.drop_spare(host);
+        if self.buffers.early_of(host) > 0 {
+            self.turns.offer_spare(host, true);
+        }
     }
 
     /// Is nothing due in the buffer, though something may be in the store?

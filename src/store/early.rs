@@ -62,6 +62,8 @@ impl Reached {
 #[derive(Debug)]
 struct Round {
     left: VecDeque<Reached>,
+    /// Of these enough is known: it waits for the clocks of hosts, or nobody wanted it.
+    aside: VecDeque<Reached>,
     begun_at: i64,
     /// What the price was, and when it had moved last.
     price: f64,
@@ -135,6 +137,12 @@ impl State {
             return Ok(());
         }
         self.begin_round(crawl, now)?;
+        // Not before, or a host that is paused would keep all others from the next round.
+        if let Some(round) = self.early.of_crawl.get_mut(&crawl)
+            && round.left.is_empty()
+        {
+            round.left = std::mem::take(&mut round.aside);
+        }
         self.at_hand.fit();
         let mut left = Left { reads: READS_PER_CALL, rows: ROWS_PER_CALL };
         let mut found = 0;
@@ -145,10 +153,13 @@ impl State {
             let round = self.early.of_crawl.get_mut(&crawl);
             let Some(mut reached) = round.and_then(|round| round.left.pop_front()) else { break };
             let host = reached.host;
-            let is_left = if self.window(crawl).early_of(host) >= wanted {
-                // These wait for the clock of the host, or nobody wanted them.
-                true
-            } else if self.is_worth_a_look(host, &mut left)? {
+            if self.window(crawl).early_of(host) >= wanted {
+                if let Some(round) = self.early.of_crawl.get_mut(&crawl) {
+                    round.aside.push_back(reached);
+                }
+                continue;
+            }
+            let is_left = if self.is_worth_a_look(host, &mut left)? {
                 let now_s = now.div_euclid(1000);
                 let early = self.look_on(crawl, &mut reached, now_s, &mut left)?;
                 found += early.len();
@@ -188,6 +199,7 @@ impl State {
         let left = window.hosts_queued().map(Reached::nothing).collect();
         let round = Round {
             left,
+            aside: VecDeque::new(),
             begun_at: now_ms,
             price,
             ticked_at,
@@ -300,7 +312,8 @@ mod tests {
 
     fn round(looked_at: usize, found: usize) -> Round {
         let (begun_at, price, ticked_at) = (1_000, 1.0, 900);
-        Round { left: VecDeque::new(), begun_at, price, ticked_at, looked_at, found, is_cut: false }
+        let [left, aside] = [VecDeque::new(), VecDeque::new()];
+        Round { left, aside, begun_at, price, ticked_at, looked_at, found, is_cut: false }
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! The end of a lease, however it ends: where the URL goes from there, and what
 //! is kept of the lease and of the report.
 
+use jiff::Timestamp;
+
 use super::sql::params;
 
 use super::pending::EndedLease;
@@ -9,7 +11,7 @@ use super::rows::{UrlRow, held, reason};
 use super::state::State;
 use super::told::Count;
 use super::turns::Place;
-use super::{StoreError, engine};
+use super::{StoreError, engine, timestamp};
 use crate::model::Reason;
 use crate::recrawl::Fate;
 
@@ -59,6 +61,11 @@ pub(super) const UNWANTED: i64 = -1;
 pub(super) const CHANGED_BESIDES: i64 = 101;
 
 impl Lease {
+    /// Since when it was due: where it was leased before its row was, since then.
+    pub(super) fn due_since(&self) -> Timestamp {
+        timestamp(self.due_s.min(self.leased_at.div_euclid(1000)).saturating_mul(1000))
+    }
+
     /// Has a signal come that it may have changed, since it was made?
     pub(super) fn has_changed(&self) -> bool {
         self.dirty == 1 + Reason::Changed as i64

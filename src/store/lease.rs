@@ -21,7 +21,7 @@ use super::{StoreError, engine, timestamp};
 use crate::by_id::ById;
 use crate::model::{CrawlId, HostId, Reason, SiteId, UrlId};
 use crate::queue::window::Window;
-use crate::queue::{Candidate, LeaseBatch, LeaseRequest, Leased};
+use crate::queue::{Candidate, Claim, LeaseBatch, LeaseRequest, Leased};
 use crate::recrawl;
 
 /// Hosts looked at in one call at most: bounds a call that finds little.
@@ -305,12 +305,15 @@ impl State {
         let mut claims = Vec::with_capacity(likely);
         let mut heads = VecDeque::new();
         let mut shared: Option<Common> = None;
+        let mut had_early = false;
         while taken.leased.len() < room && call.held < most_held {
             if heads.is_empty() {
-                if call.has_passed_enough() {
+                // What is cheap waits for what other hosts have that is worth the price.
+                if call.has_passed_enough() || had_early {
                     break;
                 }
                 heads = self.next_rows(call, host, room - taken.leased.len())?.into();
+                had_early = call.spare && heads.iter().any(|(head, _)| head.claim == Claim::Worth);
             }
             let Some((candidate, row)) = heads.pop_front() else { break };
             let Some(row) = row else {

@@ -282,8 +282,7 @@ impl State {
         };
         let (mut row, lease) = current;
         let back = recrawl::later(timestamp(self.steady_ms()), after);
-        let was_due = timestamp(lease.due_s.saturating_mul(1000));
-        let due = if after.is_zero() { was_due } else { back };
+        let due = if after.is_zero() { lease.due_since() } else { back };
         if !after.is_zero() {
             row.record.not_before_s = Some(ceil_seconds(back.as_millisecond()));
         }

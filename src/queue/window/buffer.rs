@@ -413,7 +413,7 @@ impl Buffers {
         let now = now_ms.div_euclid(1000);
         let Some(buffer) = self.of_host.get_mut(&host) else { return Vec::new() };
         if buffer.is_stale(now) {
-            self.invalidate(host);
+            self.drop_buffer(host);
             return Vec::new();
         }
         let before = buffer.load();
@@ -605,7 +605,8 @@ impl Buffers {
         self.drop_buffer(host);
     }
 
-    fn drop_buffer(&mut self, host: HostId) {
+    /// The same of what is due of the host only.
+    pub(super) fn drop_buffer(&mut self, host: HostId) {
         if let Some(buffer) = self.of_host.remove(&host) {
             self.load -= buffer.load();
             self.by_use.remove(&buffer.last_use);

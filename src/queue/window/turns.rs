@@ -189,7 +189,11 @@ impl Turns {
         let next = self.ready.peek().map(|(host, _)| host);
         let next = next.or_else(|| self.waiting.peek().map(|(host, _)| host));
         let due = next.and_then(|host| self.hosts.get(host)?.due_at_ms);
+        // So does what is worth the price and not due, once a call has taken what it may.
+        let early = self.spare_waiting.peek().filter(|(_, (_, is_worth))| *is_worth);
+        let worthy_at = self.next_worthy_at().unwrap_or(i64::MAX);
         due.is_some_and(|due| due <= now_ms)
+            || early.is_some_and(|(_, (Reverse(at), _))| *at <= worthy_at)
     }
 
     /// Hosts that may have something due, whatever their clocks.

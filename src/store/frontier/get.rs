@@ -14,7 +14,7 @@ use super::super::ledger::Asked;
 use super::super::sql::Many;
 use super::super::state::State;
 use super::super::told::Count;
-use super::super::{StoreError, engine, timestamp};
+use super::super::{StoreError, engine};
 use super::{Get, MAX_GET, Metadata, Progress, Served, WORKER};
 use crate::by_id::ById;
 use crate::metrics::Way;
@@ -290,7 +290,7 @@ impl State {
         let mut dead = 0;
         for (row, lease) in self.read_leases(&tokens)?.into_values() {
             let given_up = lease.attempt >= self.policy.of(row.site).bounds.max_attempts;
-            let due = timestamp(lease.due_s.saturating_mul(1000));
+            let due = lease.due_since();
             let fate = if given_up {
                 Fate::Dead
             } else {

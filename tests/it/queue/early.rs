@@ -145,3 +145,161 @@ async fn who_names_a_budget_has_it_as_far_as_that_goes() {
     let had = queue.lease(PAGES).await.len();
     assert!((49..=51).contains(&had), "{had}");
 }
+
+#[tokio::test]
+async fn what_is_given_back_unfetched_is_had_again_at_once() {
+    let queue = written_when_dear_and_cheap_now().await;
+    let leased = queue.lease(70).await;
+    assert_eq!(leased.len(), 70);
+    for leased in &leased {
+        queue.release(leased.token, Duration::ZERO).await;
+    }
+    let again: BTreeSet<_> = queue.lease(PAGES).await.into_iter().map(|had| had.url).collect();
+    assert!(leased.iter().all(|leased| again.contains(&leased.url)));
+}
+
+#[tokio::test]
+async fn what_a_crawler_of_the_frontier_lets_expire_is_had_again_at_once() {
+    let queue = written_when_dear_and_cheap_now().await;
+    let get = || Get {
+        crawl: None,
+        key: None,
+        per_queue: 100,
+        max_queues: 0,
+        ttl: Duration::from_secs(300),
+    };
+    let frontier_get = async || {
+        let served = queue.store.frontier_get(get(), Progress::default()).await.unwrap().0;
+        served.into_iter().map(|served| served.url).collect::<BTreeSet<_>>()
+    };
+    let first = frontier_get().await;
+    assert_eq!(first.len(), 100);
+    queue.clock.advance(Duration::from_secs(301));
+    assert_eq!(frontier_get().await, first);
+}
+
+fn page_of_b(number: u32) -> String {
+    format!("http://b.test/{number}")
+}
+
+/// Pages of two hosts that changed now and then. Those that are `young` were looked at five
+/// days ago, the others 45. No row is due for ten days.
+async fn looked_at(urls: &[String], young: &[String]) -> Queue {
+    let queue = Queue::simple().await;
+    queue.list_urls("a", urls.iter().cloned()).await;
+    let look = async |queue: &Queue, most, outcome| {
+        for leased in queue.lease(most).await {
+            queue.settle(leased.token, outcome).await;
+        }
+    };
+    look(&queue, 400, Outcome::Unknown).await;
+    for outcome in [Outcome::Changed, Outcome::Unchanged, Outcome::Changed] {
+        queue.clock.advance(20 * DAY);
+        look(&queue, 400, outcome).await;
+    }
+    queue.clock.advance(40 * DAY);
+    due_at(&queue, urls, queue.clock.now() + 10 * DAY);
+    let queue = queue.reopen(Duration::ZERO).await;
+    if !young.is_empty() {
+        queue.store.requeue("default".to_owned(), young.to_vec()).await.unwrap();
+        look(&queue, u32::try_from(young.len()).unwrap(), Outcome::Changed).await;
+    }
+    queue.clock.advance(5 * DAY);
+    due_at(&queue, urls, queue.clock.now() + 10 * DAY);
+    queue
+}
+
+/// Rows of these URLs are due then.
+fn due_at(queue: &Queue, urls: &[String], due: jiff::Timestamp) {
+    let due = due.as_second();
+    let these = format!("(SELECT id FROM url_view WHERE url IN ('{}'))", urls.join("', '"));
+    queue.look().change_packed(
+        &format!(
+            "UPDATE feedback SET place = (place & ~(274877906943 << 14)) | ({due} << 14)
+             WHERE url_id IN {these}"
+        ),
+        &format!("UPDATE feedback SET due_s = {due} WHERE url_id IN {these}"),
+    );
+    queue.look().change(&format!(
+        "UPDATE queue SET due_s = {due} WHERE url_id IN {these}; UPDATE turns SET due_s = 0"
+    ));
+}
+
+/// In a daemon that begins now, a fetch must be worth so much.
+async fn priced(queue: Queue, price: f64) -> Queue {
+    let queue = queue.reopen(Duration::ZERO).await;
+    let now = queue.clock.now().as_millisecond();
+    let price = format!("UPDATE prices SET price = {price}, ticked_at = {now}, asked = 0");
+    queue.look().change(&price);
+    queue.reopen(Duration::ZERO).await
+}
+
+async fn value(queue: &Queue, url: &str) -> f64 {
+    queue.view(url).await.learned.unwrap().numbers.value
+}
+
+async fn most_of(queue: &Queue, urls: &[String]) -> f64 {
+    let mut most = 0.0_f64;
+    for url in urls {
+        most = most.max(value(queue, url).await);
+    }
+    most
+}
+
+#[tokio::test]
+async fn a_host_that_is_paused_keeps_no_other_from_being_looked_through_again() {
+    let young: Vec<_> = (0..100).map(page_of_b).collect();
+    let urls: Vec<_> = (0..100).map(page).chain(young.clone()).collect();
+    let queue = looked_at(&urls, &young).await;
+    let worth = most_of(&queue, &young).await;
+    assert!(value(&queue, &urls[3]).await > 1.5 * worth);
+    let queue = priced(queue, 1.3 * worth).await;
+    let first = queue.lease_one().await;
+    assert_eq!(&*first.host, "http://a.test");
+    let throttled = report(first.token, Outcome::Failed);
+    let throttled = Settlement { status: Some(429), retry_after: Some(DAY), ..throttled };
+    queue.settle_as(throttled).await;
+    // The price falls from hour to hour, and what the other host has becomes worth it.
+    let mut had = Vec::new();
+    for _ in 0..22 {
+        queue.clock.advance(HOUR);
+        had.extend(queue.lease(20).await);
+    }
+    assert!(had.len() >= 20, "{}", had.len());
+    assert!(had.iter().all(|leased| &*leased.host == "http://b.test"), "{:?}", paths(&had));
+}
+
+#[tokio::test]
+async fn what_is_worth_the_price_goes_before_what_is_cheap_whichever_host_has_it() {
+    let old: Vec<_> = (0..10).flat_map(|n| [page(n), page_of_b(n)]).collect();
+    let cheap: Vec<_> = (10..40).flat_map(|n| [page(n), page_of_b(n)]).collect();
+    let queue = looked_at(&[&old[..], &cheap].concat(), &cheap).await;
+    let worth = most_of(&queue, &cheap).await;
+    assert!(value(&queue, &old[3]).await > 1.5 * worth);
+    due_at(&queue, &cheap, queue.clock.now() - HOUR);
+    let queue = priced(queue, 1.3 * worth).await;
+    let had = queue.lease(20).await;
+    let is_cheap = had.iter().filter(|leased| leased.due_at <= queue.clock.now()).count();
+    assert_eq!((had.len(), is_cheap), (20, 0));
+}
+
+#[tokio::test]
+async fn a_price_falls_no_further_while_what_is_worth_it_waits_for_the_clock_of_its_host() {
+    let urls: Vec<_> = (0..200).map(page_of_b).collect();
+    let queue = looked_at(&urls, &[]).await;
+    let price = value(&queue, &urls[3]).await / 4.0;
+    let queue = priced(queue, price).await;
+    queue.look().change("UPDATE hosts SET delay_ms = 100000");
+    let mut had = 0;
+    for _ in 0..4 * 36 {
+        queue.clock.advance(Duration::from_secs(100));
+        for leased in queue.lease(10).await {
+            had += 1;
+            queue.settle(leased.token, Outcome::Changed).await;
+        }
+    }
+    assert!((100..150).contains(&had), "{had}");
+    queue.maintain().await;
+    let now = queue.look().text("SELECT CAST(price AS TEXT) FROM prices").unwrap();
+    assert!(now.parse::<f64>().unwrap() > 0.99 * price, "{now} {price}");
+}

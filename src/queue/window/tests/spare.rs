@@ -156,3 +156,18 @@ fn what_is_found_early_is_forgotten_when_it_comes_due_moves_or_is_doubted() {
     window.forget_early();
     assert_eq!(window.early_of(HOST), 0);
 }
+
+#[test]
+fn what_is_found_early_stays_when_what_is_due_is_to_be_looked_at_anew() {
+    let mut window = Window::new();
+    look(&mut window, &[], false, 10);
+    let found: Vec<_> = (1..=4).map(|id| early(1, id, 60.0, 100 * id)).collect();
+    window.offer_early(HOST, &found);
+    assert!(window.take(HOST, 1, 20_000).is_empty(), "values are old");
+    assert_eq!(window.early_of(HOST), 4);
+    look(&mut window, &[spare(5, 10.0)], false, 1_000);
+    window.drop_sample(HOST);
+    assert_eq!(window.next_spare(20_000), Some(HOST));
+    assert_eq!(ids(&window.take_spare(HOST, 9, 20_000)), [1, 2, 3, 4]);
+    assert_eq!(window.next_spare(20_000), None);
+}

@@ -243,7 +243,7 @@ impl State {
     /// only once a configured budget has room for it.
     pub(super) fn next_ready(&self, crawl: CrawlId) -> Option<i64> {
         let window = self.windows.get(&crawl)?;
-        if let Some(since) = self.early.goes_on(crawl) {
+        if let Some(since) = self.early.goes_on(crawl, self.steady_ms()) {
             return Some(since);
         }
         let Budget::Daily(fetches) = self.policy.budget else { return window.next_ready_at() };

@@ -38,6 +38,11 @@ const FALLEN: f64 = 0.95;
 /// or so much time have passed, since values grow.
 const AGAIN_MS: i64 = 86_400_000;
 
+/// Where the price has risen to so many times what it was, what was found is not worth it.
+const RISEN: f64 = 1.05;
+/// Callers that wait are woken for so long for a look that is to go on.
+const GOES_ON_MS: i64 = 5_000;
+
 /// Due time and row in a band's list.
 type Spot = (i64, i64);
 
@@ -65,13 +70,13 @@ struct Round {
     /// Of these enough is known: it waits for the clocks of hosts, or nobody wanted it.
     aside: VecDeque<Reached>,
     begun_at: i64,
-    /// What the price was, and when it had moved last.
+    /// What the price was, or has risen to since, and when it had moved last.
     price: f64,
     ticked_at: i64,
     looked_at: usize,
     found: usize,
-    /// Has a call ended for what it may read, so that the next is to go on?
-    is_cut: bool,
+    /// When the last call ended for what it may read, so that the next is to go on.
+    cut_at: Option<i64>,
 }
 
 /// What is left to a call that looks.
@@ -95,6 +100,18 @@ impl Round {
         let has_reason = found_enough || price <= self.price * FALLEN || is_late;
         self.left.is_empty() && ticked_at != self.ticked_at && has_reason
     }
+
+    /// Is the price so much higher that nothing that was found counts? Then this is over,
+    /// and it is from there that the price must fall for the next.
+    fn has_risen_to(&mut self, price: f64) -> bool {
+        let has_risen = price >= self.price * RISEN;
+        if has_risen {
+            (self.left, self.aside) = (VecDeque::new(), VecDeque::new());
+            self.found = 0;
+            self.price = price;
+        }
+        has_risen
+    }
 }
 
 /// The rounds of all crawls.
@@ -105,19 +122,25 @@ pub(super) struct EarlyLooks {
 
 impl EarlyLooks {
     /// Since when something is left to be looked at that a call had to leave to the next.
-    pub(super) fn goes_on(&self, crawl: CrawlId) -> Option<i64> {
-        self.of_crawl.get(&crawl).filter(|round| round.is_cut).map(|round| round.begun_at)
+    /// Where none comes that may, nobody is woken for it any more.
+    pub(super) fn goes_on(&self, crawl: CrawlId, now: i64) -> Option<i64> {
+        let cut_at = self.of_crawl.get(&crawl)?.cut_at?;
+        (cut_at..cut_at + GOES_ON_MS).contains(&now).then_some(cut_at)
     }
 
     /// Nobody may go on for now.
     pub(super) fn rest(&mut self, crawl: CrawlId) {
         if let Some(round) = self.of_crawl.get_mut(&crawl) {
-            round.is_cut = false;
+            round.cut_at = None;
         }
     }
 
     pub(super) fn clear(&mut self) {
         self.of_crawl.clear();
+    }
+
+    pub(super) fn forget(&mut self, crawl: CrawlId) {
+        self.of_crawl.remove(&crawl);
     }
 }
 
@@ -173,7 +196,8 @@ impl State {
             }
         }
         if let Some(round) = self.early.of_crawl.get_mut(&crawl) {
-            round.is_cut = !left.is_any() && !round.left.is_empty();
+            let is_cut = !left.is_any() && !round.left.is_empty();
+            round.cut_at = is_cut.then_some(now);
             if round.left.is_empty() {
                 round.left.shrink_to_fit();
             }
@@ -190,8 +214,13 @@ impl State {
     /// Has all hosts of a crawl looked through, if it is time for it.
     fn begin_round(&mut self, crawl: CrawlId, now_ms: i64) -> Result<(), StoreError> {
         let (price, ticked_at) = self.price_of_tick(crawl)?;
-        let last = self.early.of_crawl.get(&crawl);
-        if last.is_some_and(|last| !last.is_over(price, ticked_at, now_ms)) {
+        let last = self.early.of_crawl.get_mut(&crawl);
+        if let Some(last) = last
+            && !last.is_over(price, ticked_at, now_ms)
+        {
+            if last.has_risen_to(price) {
+                self.window(crawl).forget_early();
+            }
             return Ok(());
         }
         let window = self.window(crawl);
@@ -205,7 +234,7 @@ impl State {
             ticked_at,
             looked_at: 0,
             found: 0,
-            is_cut: false,
+            cut_at: None,
         };
         self.early.of_crawl.insert(crawl, round);
         Ok(())
@@ -313,7 +342,7 @@ mod tests {
     fn round(looked_at: usize, found: usize) -> Round {
         let (begun_at, price, ticked_at) = (1_000, 1.0, 900);
         let [left, aside] = [VecDeque::new(), VecDeque::new()];
-        Round { left, aside, begun_at, price, ticked_at, looked_at, found, is_cut: false }
+        Round { left, aside, begun_at, price, ticked_at, looked_at, found, cut_at: None }
     }
 
     #[test]
@@ -332,6 +361,11 @@ mod tests {
             let is_over = round(looked_at, found).is_over(price, ticked_at, now);
             assert_eq!(is_over, expected, "{looked_at} {found} {price} {ticked_at} {now}");
         }
+        let mut risen = round(640, 10);
+        assert!(!risen.has_risen_to(1.04));
+        assert!(risen.has_risen_to(1.06));
+        assert!(!risen.is_over(1.06, 2_000, hour), "nothing is to be hoped for");
+        assert!(risen.is_over(1.0, 2_000, hour), "but what was written meanwhile");
         let mut unfinished = round(640, 10);
         unfinished.left.push_back(Reached::nothing(HostId(1)));
         assert!(!unfinished.is_over(0.1, 2_000, hour), "it is gone through first");

@@ -116,6 +116,7 @@ impl State {
         self.windows.remove(&crawl);
         // The next crawl may get its number.
         self.learning.forget_ledger(crawl);
+        self.early.forget(crawl);
         self.read_frontier()
     }
 

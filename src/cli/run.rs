@@ -256,7 +256,8 @@ impl Reloader {
                 info!(
                     site,
                     urls,
-                    "its sources are read in full again, and of its URLs those go that the rules no longer admit"
+                    "its sources are read in full again, and of its URLs those go that the rules no longer admit; \
+                     those of sources that it has no longer stay for a week"
                 );
             }
         }

@@ -64,7 +64,7 @@ pub struct PollTarget {
     pub shrunk_at: Option<Timestamp>,
     /// Entries that are missing now.
     pub pending: u64,
-    /// As its index lists it.
+    /// As its index lists it; of one that it lists no more it says nothing.
     pub index_lastmod: Option<Lastmod>,
     /// When that index was last read; `None` where it is given up.
     pub index_read_at: Option<Timestamp>,
@@ -307,7 +307,8 @@ pub struct Recounted {
 
 pub(super) const TARGET: &str = "SELECT
     s.id, s.site_id, n.name, coalesce(n.crawl_id, 1), s.host_id, s.parent_id, s.depth, s.role, s.url,
-    s.kind, s.window, s.rolls, s.shrunk_at, s.pending, s.index_lastmod, s.index_precision,
+    s.kind, s.window, s.rolls, s.shrunk_at, s.pending,
+    CASE WHEN s.dropped_at IS NULL THEN s.index_lastmod END, s.index_precision,
     coalesce(s.next_poll_at, 0), s.interval_ms, s.failures, s.failing_since, s.generation, s.epoch,
     s.etag, s.last_modified, s.wire_hash, s.body_hash, s.last_complete_at, s.last_full_at, s.entries,
     s.added_at, s.named_by, s.rule IN ('asked', 'pinged', 'index'), s.hints, s.last_success_at, s.failing,

@@ -84,10 +84,7 @@ impl State {
         } else {
             // What was parked by what held before may have its turn in time by now.
             self.folds.look_again();
-            self.conn
-                .prepare_cached("DELETE FROM meta WHERE key = ?1")
-                .and_then(|mut delete| delete.execute([key]))
-                .map_err(engine)?;
+            self.take_meta(&key)?;
         }
         Ok(true)
     }
@@ -189,6 +186,15 @@ impl State {
         self.conn
             .prepare_cached("SELECT value FROM meta WHERE key = ?1")
             .and_then(|mut query| query.query_row([key], |row| row.get(0)).optional())
+            .map_err(engine)
+    }
+
+    /// Drops a key; says whether it was there.
+    pub(super) fn take_meta(&self, key: &str) -> Result<bool, StoreError> {
+        self.conn
+            .prepare_cached("DELETE FROM meta WHERE key = ?1")
+            .and_then(|mut delete| delete.execute([key]))
+            .map(|dropped| dropped > 0)
             .map_err(engine)
     }
 

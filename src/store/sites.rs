@@ -48,6 +48,11 @@ pub(super) mod site_state {
     pub(crate) const UNREGISTERED: i64 = 2;
 }
 
+/// Key of `meta`: a site was paused when it left the config.
+fn left_paused(site: SiteId) -> String {
+    format!("left_paused.{}", site.0)
+}
+
 impl State {
     /// Makes the sites of the store those of the config: new ones get their
     /// first sources, changed ones their new URL, missing ones stop being
@@ -172,20 +177,23 @@ impl State {
             self.recheck_site(SiteId(id))?;
         }
         if state == site_state::UNREGISTERED {
+            let is_paused = self.take_meta(&left_paused(SiteId(id)))?;
+            let (state, sources_from) =
+                if is_paused { (site_state::PAUSED, 0) } else { (site_state::ACTIVE, 1) };
+            if is_paused {
+                tracing::warn!(site = site.name, "a site that is paused, as it was when it left");
+            }
             self.conn
-                .execute(
-                    "UPDATE sites SET state = ?2 WHERE id = ?1",
-                    params![id, site_state::ACTIVE],
-                )
+                .execute("UPDATE sites SET state = ?2 WHERE id = ?1", params![id, state])
                 .map_err(engine)?;
             self.sources_moved = true;
             // All that they list is listed again, now or should they be polled again
             // after all: others may have let go of it.
             self.conn
                 .execute(
-                    "UPDATE sources SET state = CASE state WHEN 1 THEN 0 ELSE state END, epoch = 0
+                    "UPDATE sources SET epoch = 0, state = CASE state WHEN ?2 THEN ?3 ELSE state END
                      WHERE site_id = ?1",
-                    [id],
+                    params![id, sources_from, 1 - sources_from],
                 )
                 .map_err(engine)?;
         }
@@ -289,6 +297,11 @@ impl State {
     }
 
     fn unregister(&mut self, id: SiteId) -> Result<(), StoreError> {
+        let states = self.column("SELECT state FROM sites WHERE id = ?1", [id.0])?;
+        if states.contains(&site_state::PAUSED) {
+            // Somebody paused it, and nobody has resumed it when it comes back.
+            self.set_meta(&left_paused(id), "1")?;
+        }
         self.conn
             .execute(
                 "UPDATE sites SET state = ?2 WHERE id = ?1",
@@ -481,6 +494,7 @@ impl State {
         self.conn.execute("DELETE FROM site_hosts WHERE site_id = ?1", [id.0]).map_err(engine)?;
         self.forget_site_hosts(id);
         self.doubt_robots();
+        self.take_meta(&left_paused(id))?;
         self.conn.execute("DELETE FROM sites WHERE id = ?1", [id.0]).map_err(engine)?;
         Ok(false)
     }

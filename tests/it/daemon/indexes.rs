@@ -94,6 +94,26 @@ async fn a_child_whose_date_moves_is_due_at_once_and_the_others_are_skipped() {
 }
 
 #[tokio::test]
+async fn of_a_child_that_it_lists_no_more_an_index_does_not_say_that_it_is_as_it_was() {
+    let origin = Origin::start().await;
+    let base = origin.base();
+    let children = [("/one.xml", "2026-11-01"), ("/two.xml", "2026-11-01")];
+    origin.set("/index.xml", Reply::xml(index(&base, &children)));
+    origin.set("/one.xml", Reply::xml(sitemap(&base, &[("/1", "")])));
+    origin.set("/two.xml", Reply::xml(sitemap(&base, &[("/2", "")])));
+    let world = World::new(&[&origin]);
+    let daemon = world.start(&site(&origin).replace("30d", "1h")).await;
+    daemon.polled("/one.xml", 1).await;
+    daemon.polled("/two.xml", 1).await;
+    origin.set("/index.xml", Reply::xml(index(&base, &children[..1])));
+    daemon.poll("/index.xml").await;
+    daemon.pass(5 * HOUR).await;
+    assert_eq!(origin.requests("/one.xml").len(), 1);
+    assert!(origin.requests("/two.xml").len() > 1, "{}", daemon.source("/two.xml").await.why);
+    daemon.stop().await;
+}
+
+#[tokio::test]
 async fn a_child_whose_date_goes_back_or_away_is_not_skipped_for_the_old_one() {
     // Hours after which it is fetched again: at once, or when it is due by itself.
     for (date, hours) in [("2026-10-01", 0), ("", 1)] {

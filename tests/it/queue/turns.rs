@@ -262,6 +262,23 @@ async fn a_site_stays_paused_over_a_restart_and_loses_nothing() {
 }
 
 #[tokio::test]
+async fn a_site_that_left_while_it_was_paused_is_paused_when_it_comes_back() {
+    let queue = Queue::simple().await;
+    queue.list_urls("a", (0..3).map(|n| format!("http://a.test/{n}"))).await;
+    let (a, b) = (site("a", "http://a.test/", ""), site("b", "http://b.test/", ""));
+    queue.store.pause_site("a".to_owned(), true).await.unwrap();
+    queue.reload(&b).await.unwrap();
+    queue.reload(&format!("{a}{b}")).await.unwrap();
+    assert!(queue.lease(10).await.is_empty(), "nobody has resumed it");
+    queue.store.pause_site("a".to_owned(), false).await.unwrap();
+    assert_eq!(queue.lease(10).await.len(), 3);
+    queue.reload(&b).await.unwrap();
+    queue.reload(&format!("{a}{b}")).await.unwrap();
+    let sources = queue.look().number("SELECT count(*) FROM sources WHERE state = 1");
+    assert_eq!(sources, 0, "it was resumed before it left");
+}
+
+#[tokio::test]
 async fn a_paused_crawl_gives_nothing_and_comes_back_when_resumed() {
     let queue = Queue::simple().await;
     queue.list_urls("a", ["http://a.test/1".to_owned()]).await;

@@ -204,6 +204,16 @@ fn news_is_typed() {
     );
 }
 
+#[test]
+fn a_number_with_a_great_exponent_is_kept_as_it_is_read() {
+    for value in ["5e31", "5,e31", "1.7976931348623157e308", "4.9406564584124654e-324"] {
+        let (video, _) = read_video(&[("price", value)]);
+        let text = serde_json::to_string(&video).expect("json");
+        let kept: Video = serde_json::from_str(&text).expect("as it was written");
+        assert_eq!(serde_json::to_string(&kept).expect("json"), text, "{value}");
+    }
+}
+
 proptest! {
     #[test]
     fn no_value_makes_it_panic_and_what_is_read_can_be_stored(

@@ -23,6 +23,7 @@
 //!    with [`Window::wake`] for what is inserted. After a rollback, [`Window::invalidate_all`].
 
 mod buffer;
+mod early;
 #[cfg(test)]
 mod tests;
 mod turns;
@@ -31,6 +32,7 @@ use crate::model::{HostId, UrlId};
 use crate::queue::Candidate;
 use buffer::Buffers;
 pub use buffer::{Extent, Follows, MAX_BUFFERED, MAX_BUFFERED_PER_HOST, Passed, Tally, Valued};
+use early::Early;
 use turns::Turns;
 pub use turns::{MAX_WEIGHT, MIN_WEIGHT, Rank};
 
@@ -49,6 +51,7 @@ const LEAST_CHOICE: usize = 64;
 pub struct Window {
     turns: Turns,
     buffers: Buffers,
+    early: Early,
 }
 
 impl Window {
@@ -80,7 +83,7 @@ impl Window {
     /// long as it matters.
     pub fn forget(&mut self, host: HostId) {
         self.turns.forget(host);
-        self.buffers.invalidate(host);
+        self.invalidate(host);
     }
 
     /// The host whose turn it is at `now_ms`; the same one until the caller has
@@ -136,7 +139,7 @@ impl Window {
     ) {
         self.turns.served(host, urls, next_due_ms, not_before_ms);
         if next_due_ms.is_none() {
-            self.buffers.invalidate(host);
+            self.invalidate(host);
         }
     }
 
@@ -197,7 +200,7 @@ impl Window {
     pub fn refill_by_value(&mut self, host: HostId, head: &Valued) {
         self.buffers.refill_by_value(host, head);
         if self.buffers.has_spare(host) {
-            self.turns.offer_spare(host, self.buffers.early_of(host) > 0);
+            self.turns.offer_spare(host, self.early.of(host) > 0);
         }
     }
 
@@ -222,13 +225,13 @@ impl Window {
     /// The best `n` URLs of the host that are worth the price and not due, or else of those
     /// that are worth less. When there are none left, the host is offered no more.
     pub fn take_spare(&mut self, host: HostId, n: usize, now_ms: i64) -> Vec<Candidate> {
-        let mut taken = self.buffers.take_early(host, n, now_ms);
+        let mut taken = self.early.take(host, n, now_ms);
         if taken.is_empty() {
             taken = self.buffers.take_spare(host, n, now_ms);
         }
         self.turns.took(host, taken.len());
         self.turns.drop_spare(host);
-        let is_early = self.buffers.early_of(host) > 0;
+        let is_early = self.early.of(host) > 0;
         if is_early || !taken.is_empty() && self.buffers.has_spare(host) {
             self.turns.offer_spare(host, is_early);
         }
@@ -245,24 +248,24 @@ impl Window {
     /// due.
     pub fn offer_early(&mut self, host: HostId, candidates: &[Candidate]) {
         if !candidates.is_empty() {
-            self.buffers.add_early(host, candidates);
+            self.early.add(host, candidates);
             self.turns.offer_spare(host, true);
         }
     }
 
     /// URLs that are known of the host to be worth the price though their rows are not due.
     pub fn early_of(&self, host: HostId) -> usize {
-        self.buffers.early_of(host)
+        self.early.of(host)
     }
 
     /// May more of these be offered, of whatever host?
     pub fn has_room_for_early(&self) -> bool {
-        self.buffers.has_room_for_early()
+        self.early.has_room()
     }
 
     /// Forgets what is worth the price though its rows are not due.
     pub fn forget_early(&mut self) {
-        self.buffers.forget_early();
+        self.early = Early::default();
     }
 
     /// Is what is buffered of the host ordered by value, and not as listed?
@@ -300,9 +303,9 @@ impl Window {
     /// Forgets what was loaded of a host only to be counted, and that some of it
     /// could be spared.
     pub fn drop_sample(&mut self, host: HostId) {
-        self.buffers.drop_buffer(host);
+        self.buffers.invalidate(host);
         self.turns.drop_spare(host);
-        if self.buffers.early_of(host) > 0 {
+        if self.early.of(host) > 0 {
             self.turns.offer_spare(host, true);
         }
     }
@@ -337,16 +340,18 @@ impl Window {
 
     /// A URL of the host is no longer queued, or about to move.
     pub fn remove(&mut self, host: HostId, url: UrlId) {
+        self.early.remove(host, url);
         self.buffers.remove(host, url);
     }
 
     /// Forgets what is buffered of the host; it is loaded again in its turn.
     pub fn invalidate(&mut self, host: HostId) {
+        self.early.forget(host);
         self.buffers.invalidate(host);
     }
 
     /// Forgets all that is buffered. Turns and clocks stay.
     pub fn invalidate_all(&mut self) {
-        self.buffers = Buffers::default();
+        (self.buffers, self.early) = (Buffers::default(), Early::default());
     }
 }

@@ -34,10 +34,6 @@ pub const MAX_BUFFERED: usize = 262_144;
 /// Most URLs buffered of one host.
 pub const MAX_BUFFERED_PER_HOST: usize = 1024;
 
-/// Most URLs held over all hosts that are worth the price though their rows are not due,
-/// about.
-const MAX_EARLY: usize = 65_536;
-
 /// How much of a host's due list was loaded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Extent {
@@ -133,10 +129,6 @@ pub(super) struct Buffers {
     uses: u64,
     /// URLs in all buffers, plus one for each buffer.
     load: usize,
-    /// Of each host what is worth the price though its rows are not due, best last.
-    early: ById<HostId, Vec<Key>>,
-    /// URLs in these.
-    early_load: usize,
 }
 
 #[derive(Debug)]
@@ -171,11 +163,11 @@ struct Buffer {
 
 /// Sorts as it is yielded: the smallest is leased first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Key {
+pub(super) struct Key {
     rank: Reverse<u16>,
     shelf: i64,
-    due_at: i64,
-    id: UrlId,
+    pub(super) due_at: i64,
+    pub(super) id: UrlId,
     band: u8,
     claim: Claim,
 }
@@ -184,12 +176,12 @@ struct Key {
 type Stored = (Reverse<u8>, i64, UrlId);
 
 impl Key {
-    fn of(candidate: &Candidate) -> Self {
+    pub(super) fn of(candidate: &Candidate) -> Self {
         let Candidate { id, band, due_at, rank, claim, shelf, .. } = *candidate;
         Self { rank: Reverse(rank), shelf, due_at, id, band, claim }
     }
 
-    fn of_host(self, host: HostId) -> Candidate {
+    pub(super) fn of_host(self, host: HostId) -> Candidate {
         let Self { rank: Reverse(rank), shelf, due_at, id, band, claim } = self;
         Candidate { id, host, band, due_at, rank, claim, shelf }
     }
@@ -388,7 +380,7 @@ impl Buffers {
     }
 
     fn put(&mut self, host: HostId, mut buffer: Buffer) {
-        self.drop_buffer(host);
+        self.invalidate(host);
         if !buffer.entries.is_sorted_by(|a, b| a > b) {
             buffer.entries.sort_unstable_by_key(|key| Reverse(*key));
             buffer.entries.dedup();
@@ -413,7 +405,7 @@ impl Buffers {
         let now = now_ms.div_euclid(1000);
         let Some(buffer) = self.of_host.get_mut(&host) else { return Vec::new() };
         if buffer.is_stale(now) {
-            self.drop_buffer(host);
+            self.invalidate(host);
             return Vec::new();
         }
         let before = buffer.load();
@@ -446,47 +438,6 @@ impl Buffers {
         self.load -= taken.len();
         self.touch(host);
         taken
-    }
-
-    pub(super) fn add_early(&mut self, host: HostId, candidates: &[Candidate]) {
-        let early = self.early.entry(host).or_default();
-        early.extend(candidates.iter().map(Key::of));
-        early.sort_unstable_by_key(|key| Reverse(*key));
-        self.early_load += candidates.len();
-    }
-
-    pub(super) fn early_of(&self, host: HostId) -> usize {
-        self.early.get(&host).map_or(0, Vec::len)
-    }
-
-    pub(super) fn has_room_for_early(&self) -> bool {
-        self.early_load < MAX_EARLY
-    }
-
-    pub(super) fn forget_early(&mut self) {
-        (self.early, self.early_load) = (ById::default(), 0);
-    }
-
-    /// The best `n` of what is worth the price and not due. What has come due meanwhile is
-    /// in line.
-    pub(super) fn take_early(&mut self, host: HostId, n: usize, now_ms: i64) -> Vec<Candidate> {
-        let now = now_ms.div_euclid(1000);
-        let mut taken = Vec::new();
-        self.change_early(host, |early| {
-            early.retain(|key| key.due_at > now);
-            taken = early.split_off(early.len().saturating_sub(n));
-        });
-        taken.into_iter().rev().map(|key| key.of_host(host)).collect()
-    }
-
-    fn change_early(&mut self, host: HostId, change: impl FnOnce(&mut Vec<Key>)) {
-        let Some(early) = self.early.get_mut(&host) else { return };
-        let before = early.len();
-        change(early);
-        self.early_load -= before - early.len();
-        if early.is_empty() {
-            self.early.remove(&host);
-        }
     }
 
     /// Is what is held of the host ordered by value?
@@ -591,7 +542,6 @@ impl Buffers {
     }
 
     pub(super) fn remove(&mut self, host: HostId, url: UrlId) {
-        self.change_early(host, |early| early.retain(|key| key.id != url));
         let Some(buffer) = self.of_host.get_mut(&host) else { return };
         self.load -= buffer.load();
         buffer.entries.retain(|key| key.id != url);
@@ -601,12 +551,6 @@ impl Buffers {
     }
 
     pub(super) fn invalidate(&mut self, host: HostId) {
-        self.change_early(host, Vec::clear);
-        self.drop_buffer(host);
-    }
-
-    /// The same of what is due of the host only.
-    pub(super) fn drop_buffer(&mut self, host: HostId) {
         if let Some(buffer) = self.of_host.remove(&host) {
             self.load -= buffer.load();
             self.by_use.remove(&buffer.last_use);
@@ -624,7 +568,7 @@ impl Buffers {
     fn shed(&mut self) {
         while self.load > MAX_BUFFERED {
             let Some((_, &host)) = self.by_use.first_key_value() else { return };
-            self.drop_buffer(host);
+            self.invalidate(host);
         }
     }
 }

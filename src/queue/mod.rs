@@ -94,7 +94,8 @@ pub struct Leased {
     pub previous_lastmod: Option<Lastmod>,
     /// Hash of the content as last reported.
     pub content_hash: Option<String>,
-    /// When it came due; this and the other two times are steady ones.
+    /// When it came due, or would have, where a fetch had become cheap enough before; this
+    /// and the other two times are steady ones.
     pub due_at: Timestamp,
     /// Politeness: not to be fetched before.
     pub not_before: Timestamp,

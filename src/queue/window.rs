@@ -3,7 +3,8 @@
 //! Keeps: a host is never yielded before its clock or before its earliest URL
 //! is due; hosts take turns by weight, so that one with a million URLs never
 //! starves one with ten; a URL is never yielded before it is due, nor while the
-//! window could know a better one of its host; memory is bounded in URLs and
+//! window could know a better one of its host, but for what it was told is worth a
+//! fetch by now ([`Window::offer_early`]) and gives when nothing is due; memory is bounded in URLs and
 //! small per host. The database stays the truth: the window hears of every
 //! effect on the queue, and may forget any buffer at any time.
 //!

@@ -37,7 +37,6 @@ const HOSTS_PER_CALL: usize = 256;
 const FALLEN: f64 = 0.95;
 /// or so much time have passed, since values grow.
 const AGAIN_MS: i64 = 86_400_000;
-
 /// Where the price has risen to so many times what it was, what was found is not worth it.
 const RISEN: f64 = 1.05;
 /// Callers that wait are woken for so long for a look that is to go on.

@@ -187,7 +187,8 @@ pub(crate) struct LeasedUrl {
     previous_lastmod: Option<Lastmod>,
     /// As last settled; null where no report had one.
     content_hash: Option<String>,
-    /// When it came due.
+    /// When it came due; ahead of now where it was worth a fetch before that, and nothing
+    /// else was due.
     due_at: Time,
     /// Politeness: not to be fetched before.
     not_before: Time,

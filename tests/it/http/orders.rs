@@ -23,19 +23,19 @@ async fn a_block_in_two_forms_is_kept_in_both_though_who_ordered_it_has_left() {
     );
     let mut stream = TcpStream::connect(daemon.addr).await.unwrap();
     stream.write_all((head + &body).as_bytes()).await.unwrap();
+    // Nothing can be seen of an order that waits, nor of who has left.
     tokio::time::sleep(Duration::from_millis(300)).await;
     drop(stream);
     tokio::time::sleep(Duration::from_millis(300)).await;
     holder.execute_batch("COMMIT").unwrap();
-    let mut blocked = Vec::new();
-    for _ in 0..50 {
-        tokio::time::sleep(Duration::from_millis(100)).await;
+    let blocks = async || {
         let blocks = daemon.get("/v1/queue/blocks").await.json();
         let blocks = blocks["blocks"].as_array().unwrap().iter();
-        blocked = blocks.map(|block| block["prefix"].as_str().unwrap().to_owned()).collect();
-        if blocked.len() == 2 {
-            break;
-        }
-    }
+        blocks.map(|block| block["prefix"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    let both = async { while blocks().await.len() < 2 {} };
+    // How many there are by then is what the next line tells.
+    let _ = tokio::time::timeout(Duration::from_secs(5), both).await;
+    let blocked = blocks().await;
     assert_eq!(blocked, ["http://blog.test/a", "https://www.blog.test/a"]);
 }

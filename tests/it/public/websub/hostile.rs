@@ -318,6 +318,9 @@ async fn a_push_that_is_refused_at_the_door_is_a_hint_while_its_sender_has_a_sha
     for _ in 0..600 {
         push(&stage.daemon, &callback, "", "x").await;
     }
+    // Those that were taken are hints too, once they are found to be no feed.
+    let waiting = || stage.world.look().number("SELECT count(*) FROM deliveries");
+    stage.daemon.wait("what was taken", async || (waiting() == 0).then_some(())).await;
     let before = hints().await;
     for _ in 0..70 {
         assert_eq!(push(&stage.daemon, &callback, "", "x").await.status, 429);

@@ -164,6 +164,11 @@ pub struct Diff {
     /// Does the next snapshot hold entries of which this read does not tell? They
     /// are as the rules of an earlier one judged them.
     pub carried: bool,
+    /// Does it hold entries whose removal further reads decide on?
+    pub undecided: bool,
+    /// Unix second after which siblings have to be read for the next read to decide;
+    /// `None` where it is not held up by them.
+    pub held_up_since: Option<i64>,
 }
 
 impl Diff {
@@ -318,6 +323,16 @@ impl Diff {
         }
         if was.missing_since.is_none() {
             self.steps.push(Step::Missing { slot });
+        }
+        if !absences.held {
+            let missing_s = now_s - since;
+            // What waits for longer waits for a sibling that cannot be read.
+            self.undecided |= missing_s < rules.removal_after_s.saturating_mul(2);
+            // At the read before the one that may decide: much that leaves comes back.
+            let is_next = u32::from(next.misses) + 1 >= rules.removal_polls;
+            if is_next && since >= rules.siblings_read_s {
+                self.held_up_since = self.held_up_since.max(Some(since));
+            }
         }
         self.next.push(next);
     }

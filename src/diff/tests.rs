@@ -334,6 +334,41 @@ fn a_url_is_dropped_when_it_was_missing_often_and_long_enough() {
 }
 
 #[test]
+fn siblings_are_waited_for_from_the_read_before_the_one_that_may_decide() {
+    // Hours of the reads without it; hour of the last read of its siblings; whether further
+    // reads decide; the hour after which siblings have to be read for that.
+    type Case = (&'static [i64], Option<i64>, bool, Option<i64>);
+    let cases: [Case; 8] = [
+        (&[0], Some(-1), true, None),
+        (&[0, 12], Some(-1), true, Some(0)),
+        (&[0, 12], Some(0), true, Some(0)),
+        (&[0, 12], Some(1), true, None),
+        (&[0, 12], None, true, None),
+        (&[0, 1, 2, 3, 11], Some(-1), true, Some(0)),
+        (&[0, 12, 24], Some(-1), true, Some(0)),
+        // Then it is not for want of reads of its own.
+        (&[0, 12, 24, 48], Some(-1), false, Some(0)),
+    ];
+    let is = list(&twenty()[1..]);
+    for (hours, siblings, undecided, since) in cases {
+        let at = |hour: i64| now().as_second() + hour * 3_600;
+        let mut was = snapshot_of(&list(&twenty()));
+        let mut told = (false, None);
+        for hour in hours {
+            let rules = Rules {
+                now: Timestamp::from_second(at(*hour)).expect("a timestamp"),
+                siblings_read_s: siblings.map_or(i64::MAX, at),
+                ..rules()
+            };
+            let diff = diff(&was, &is, &rules);
+            told = (diff.undecided, diff.held_up_since);
+            was = with_rows(diff);
+        }
+        assert_eq!(told, (undecided, since.map(at)), "{hours:?} {siblings:?}");
+    }
+}
+
+#[test]
 fn an_entry_that_is_listed_again_starts_anew() {
     let was = snapshot_of(&list(&twenty()));
     let missing = with_rows(diff(&was, &list(&twenty()[1..]), &rules()));

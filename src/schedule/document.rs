@@ -222,11 +222,12 @@ impl Poll<'_> {
         let mut counts = Counts { unchanged: self.target.entries, ..Counts::default() };
         let mut recounted = None;
         if self.target.pending > 0 {
-            let (again, more) = self.missing_again().await?;
+            let (again, more, undecided) = self.missing_again().await?;
             if more.removed > 0 {
                 // Nothing came, and something went.
                 ended = Ended::good(PollEvent::Changed { new: 0, changed: 0 }, "changed");
             }
+            ended.undecided = undecided;
             counts = more;
             recounted = Some(again);
         }
@@ -277,7 +278,8 @@ impl Poll<'_> {
         }
     }
 
-    async fn missing_again(&self) -> Result<(Recounted, Counts), StoreError> {
+    /// And whether further reads decide on any of it.
+    async fn missing_again(&self) -> Result<(Recounted, Counts, bool), StoreError> {
         let _room = self.room_for_snapshot().await?;
         let (before, siblings) = self.snapshot().await?;
         let listed = Arc::clone(&before);
@@ -290,13 +292,15 @@ impl Poll<'_> {
         let (shrunk_at, is_held) = self.shrink(&verdict, &rules);
         let origin = self.origin(self.target.window > 0);
         let lets_go = verdict.lets_go();
+        let (undecided, held_up_since) = (verdict.undecided, verdict.held_up_since);
         let (next, counts) = self.apply(verdict, None, origin).await?;
+        self.ask_siblings(held_up_since).await?;
         let sums = self.sum_up(next, false).await?;
         let has_made_room = read::has_made_room(lets_go, &sums);
         let snapshot = sums.data.unwrap_or_default();
         let recounted =
             Recounted { pending: sums.pending, shrunk_at, held: is_held, has_made_room, snapshot };
-        Ok((recounted, counts))
+        Ok((recounted, counts, undecided))
     }
 
     /// Since when the source has been less than half of what it was, and whether its

@@ -5,18 +5,22 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::Timestamp;
+
 use super::again::Again;
 use super::document::Poll;
 use super::read::{self, Absence, Sums, Verdict};
 use super::takeover::LEARNED;
-use crate::config::Config;
+use crate::config::{Config, PollRule};
 use crate::diff::document::followed_digest;
 use crate::diff::snapshot::{EntryHints, Row, Snapshot, SnapshotEntry};
 use crate::diff::{self, Document, Left, ROLLS_OF_A_WINDOW, Rules};
 use crate::model::{ChangeKind, UrlId};
 use crate::recrawl::later;
 use crate::store::views::Counts;
-use crate::store::{Applied, BATCH, Effect, GRACE_MS, INDEX_SPACING, Origin, StoreError, Stranded};
+use crate::store::{
+    Applied, BATCH, Effect, GRACE_MS, HeldUp, INDEX_SPACING, Origin, Pace, StoreError, Stranded,
+};
 
 /// Removals held back by a shrink are believed after this.
 const SHRINK_GRACE: Duration = Duration::from_secs(7 * 24 * 3_600);
@@ -218,6 +222,22 @@ impl Poll<'_> {
         let spacing = self.poller.config.borrow().poll.min.max(INDEX_SPACING);
         let at = later(read, spacing).max(self.began);
         self.poller.store.ask_index(index, at).await
+    }
+
+    /// What it misses may have moved to a sitemap beside it, which is not waited for either:
+    /// not for what it misses since this second or before.
+    pub(super) async fn ask_siblings(&self, held_up_since: Option<i64>) -> Result<(), StoreError> {
+        let since = held_up_since.and_then(|at| Timestamp::from_second(at.saturating_add(1)).ok());
+        let Some(since) = since else { return Ok(()) };
+        let is_free = self.site.poll == PollRule::Adaptive;
+        let poll = self.poller.config.borrow().poll.clone();
+        let pace = is_free.then(|| Pace {
+            now: self.began,
+            index: poll.min.max(INDEX_SPACING),
+            sibling: poll.min.max(poll.removal_after),
+        });
+        let held_up = HeldUp { source: self.target.id, parent: self.target.parent, since, pace };
+        self.poller.store.ask_siblings(held_up).await
     }
 
     pub(super) fn diff_rules(

@@ -59,6 +59,8 @@ pub struct PollInput<'a> {
     pub rotates: bool,
     /// What the poll brought.
     pub event: PollEvent,
+    /// Does it miss URLs on which further reads decide?
+    pub undecided: bool,
     /// Polls in a row that ended in this kind of failure, this one included;
     /// 0 after a success.
     pub failures: u32,
@@ -282,8 +284,15 @@ fn adaptive(input: &PollInput<'_>, found: Found, rhythm: &Rhythm) -> Next {
             about(half)
         );
     }
-    // Chance brings nothing forward that the publisher asks to be left alone for.
-    let soonest = if rule == Rule::Hint { delay.max(min) } else { min };
+    let decides = decides_after(input);
+    let is_undecided = input.undecided && decides < delay;
+    if is_undecided {
+        delay = decides;
+        why = format!("{why}; URLs are missing, and it is polled after {} to decide", about(delay));
+    }
+    // Chance brings nothing forward that the publisher asks to be left alone for, nor reads
+    // so close together that they decide nothing.
+    let soonest = if is_undecided || rule == Rule::Hint { delay.max(min) } else { min };
     let moved = jittered(input, delay).clamp(soonest, max);
     let mut at = after(input.now, moved);
     if let Some(allowed) = input.hints.skip.next_allowed(at, input.phase) {
@@ -292,6 +301,15 @@ fn adaptive(input: &PollInput<'_>, found: Found, rhythm: &Rhythm) -> Next {
         at = allowed;
     }
     Next::Poll(NextPoll { at, interval, rhythm: None, rule, why })
+}
+
+/// The time between reads with which the last that `poll.removal_polls` asks for comes when
+/// `poll.removal_after` is over, unless the publisher asks to be left alone for longer.
+fn decides_after(input: &PollInput<'_>) -> Duration {
+    let Poll { min, max, removal_polls, removal_after, .. } = *input.poll;
+    let reads = removal_polls.saturating_sub(1).max(1);
+    let wait = (removal_after / reads).clamp(min, max);
+    input.hints.slowest(wait).map_or(wait, |(asked, _)| asked.min(max))
 }
 
 /// The time in which half a change is expected, at most twice and at least half

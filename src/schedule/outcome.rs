@@ -45,6 +45,8 @@ pub(super) struct Ended {
     pub(super) error: Option<String>,
     /// Has it found what a hub should have pushed?
     pub(super) missed_push: bool,
+    /// Does it miss URLs that further reads decide on?
+    pub(super) undecided: bool,
 }
 
 /// A poll that was not made.
@@ -97,14 +99,20 @@ impl Ended {
     }
 
     pub(super) fn good(event: PollEvent, result: &'static str) -> Self {
-        let failing = result;
-        Self { event, result, failing, status: "success", error: None, missed_push: false }
+        Self {
+            event,
+            result,
+            failing: result,
+            status: "success",
+            error: None,
+            missed_push: false,
+            undecided: false,
+        }
     }
 
     pub(super) fn bad(event: PollEvent, result: &'static str, error: String) -> Self {
         let status = "could-not-fetch";
-        let failing = result;
-        Self { event, result, failing, status, error: Some(error), missed_push: false }
+        Self { status, error: Some(error), ..Self::good(event, result) }
     }
 
     /// What a document means that was read.
@@ -248,6 +256,7 @@ impl Poller {
             window: is_window.then_some(target.entries),
             rotates: is_window && target.parent.is_some() && target.role == Role::Sitemap,
             event: ended.event,
+            undecided: ended.undecided,
             failures: match (failed, again) {
                 (false, _) => 0,
                 (true, false) => 1,

@@ -179,6 +179,10 @@ pub(super) struct Verdict {
     pub(super) learned: bool,
     /// As [`diff::Diff::carried`].
     pub(super) carried: bool,
+    /// As [`diff::Diff::undecided`].
+    pub(super) undecided: bool,
+    /// As [`diff::Diff::held_up_since`].
+    pub(super) held_up_since: Option<i64>,
     /// How its lastmods compare with those of the read before.
     pub(super) dates: Arc<Dates>,
     /// Is it entry by entry what it was? Then the snapshot need not be written.
@@ -255,6 +259,8 @@ pub(super) fn compare(before: &Snapshot, document: Document, rules: &Rules) -> V
         rolled: diff.rolled,
         learned: diff.learned,
         carried: diff.carried,
+        undecided: diff.undecided,
+        held_up_since: diff.held_up_since,
         dates,
         same,
     }

@@ -129,10 +129,12 @@ impl Poll<'_> {
         let origin = self.origin(window).with(newer);
         let lets_go = verdict.lets_go();
         let misses_some = verdict.misses_some();
+        let (undecided, held_up_since) = (verdict.undecided, verdict.held_up_since);
         let (next, mut counts) = self.apply(verdict, Some(&again), origin).await?;
         if misses_some {
             self.ask_index().await?;
         }
+        self.ask_siblings(held_up_since).await?;
         let talking = has_extensions.then(|| again.clone());
         self.take_texts(talking, Wanted::of(&restated, &next), origin).await?;
         if deleted > 0 {
@@ -161,6 +163,7 @@ impl Poll<'_> {
         let missed_push = is_promised && newcomers + children.added > 0;
         let mut ended = Ended::by_document(&report, complete, suddenly_empty, news, children);
         ended.missed_push = missed_push;
+        ended.undecided = undecided;
         if counts.changed > 0 && ended.event == PollEvent::Unchanged {
             ended.result = "changed";
         }

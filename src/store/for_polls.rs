@@ -143,12 +143,6 @@ impl Store {
         self.read(move |conn| poll_reads::listed_elsewhere(conn, source, &urls)).await
     }
 
-    /// A sitemap misses URLs that it listed: its index may name a new one that lists them,
-    /// and is due at this time, if it would be later.
-    pub async fn ask_index(&self, index: SourceId, at: Timestamp) -> Result<(), StoreError> {
-        self.write_naming(Lane::Hot, move |state| state.ask_index(index, at)).await
-    }
-
     /// What the newer lastmods of a read are as signals, by the habit of its
     /// source; to be told with its effects. And whether such ones have proven true.
     pub async fn newer_of(

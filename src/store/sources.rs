@@ -489,23 +489,6 @@ impl State {
             .map_err(engine)
     }
 
-    /// An index is due at this time, if it would be later: a sitemap that it lists misses
-    /// URLs. One that fails is left alone.
-    pub(super) fn ask_index(&mut self, id: SourceId, at: Timestamp) -> Result<(), StoreError> {
-        let asked = self
-            .conn
-            .prepare_cached(
-                "UPDATE sources SET next_poll_at = ?2, rule = 'index',
-                     why = 'a sitemap that it lists misses URLs: they may stand in a new one'
-                 WHERE id = ?1 /*pg: AND part = (?1 & 255) */ AND state = 0 AND failures = 0
-                   AND next_poll_at > ?2",
-            )
-            .and_then(|mut update| update.execute(params![id.0, at.as_millisecond()]))
-            .map_err(engine)?;
-        self.sources_moved |= asked > 0;
-        Ok(())
-    }
-
     /// The poll was not needed.
     pub(super) fn skip_poll(&mut self, id: SourceId, next: &NextPollAt) -> Result<(), StoreError> {
         let Some(at) = next.at else { return self.retire(id.0, &next.why) };

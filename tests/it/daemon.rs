@@ -24,6 +24,7 @@ mod pace;
 mod polite;
 mod reload;
 mod removal;
+mod resting;
 mod shared;
 mod three_polls;
 mod tombstones;

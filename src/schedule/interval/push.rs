@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use super::{DAY, Next, NextPoll, PollInput, Rule, about, after, jittered};
+use super::{DAY, Next, NextPoll, PollInput, Rule, about, after, decides_after, jittered};
 use crate::config::PollRule;
 
 /// While push does well, a source is polled this often (feeds.md: every 12 to
@@ -21,6 +21,9 @@ pub fn slowed(next: Next, input: &PollInput<'_>) -> Next {
         return Next::Poll(poll);
     }
     let longest = PUSHED_EVERY.min(input.poll.max);
+    // What it misses no hub tells of.
+    let decides = input.undecided.then(|| decides_after(input));
+    let longest = decides.map_or(longest, |decides| decides.min(longest));
     let rhythm = poll.rhythm.as_ref().or(input.rhythm.as_ref());
     let half = input.window.zip(rhythm).and_then(|(entries, it)| it.half_of_window(entries));
     let wait = half.map_or(longest, |half| half.max(input.poll.min).min(longest));

@@ -1,5 +1,7 @@
 //! Each row of the table of outcomes, and the laws over all of them.
 
+mod missing;
+
 use proptest::prelude::*;
 
 use super::*;
@@ -44,6 +46,7 @@ fn case<'a>(poll: &'a Poll, hints: &'a Hints, event: PollEvent) -> PollInput<'a>
         window: None,
         rotates: false,
         event,
+        undecided: false,
         failures: 0,
         failing_since: None,
         hints,

@@ -125,7 +125,8 @@ async fn results_that_come_while_the_daemon_is_down_are_settled_when_it_is_back(
     let daemon = setup.start();
     let api = daemon.client();
     wait("all results", async || is_done(&api).await.then_some(())).await;
-    wait("their count", async || (egressed(&daemon, "result").await == 30).then_some(())).await;
+    let all_results = async || egressed(&daemon, "result").await == fetcher.seen.reports();
+    wait("their count", async || all_results().await.then_some(())).await;
     assert_eq!(egressed(&daemon, "published").await, 0);
 }
 

@@ -5,7 +5,7 @@ use sitemapd::queue::{LeaseRequest, Leased};
 
 use super::*;
 use crate::support::daemon::{DAY, HOUR, MINUTE, World, index, sitemap};
-use crate::support::{Hold, Reply};
+use crate::support::{Hold, PATIENCE, Reply};
 
 const KEY: &str = "0123456789abcdef-KEY";
 
@@ -425,8 +425,8 @@ async fn a_daemon_that_is_told_to_stop_waits_for_no_key() {
     origin.set(&file, Reply::text(KEY).hang(&hold));
     daemon.clock.advance(11 * MINUTE);
     origin.wait_for(&file, 2).await;
-    // Less than a key file is waited for.
-    let stopped = tokio::time::timeout(std::time::Duration::from_secs(8), daemon.stop()).await;
+    // Less than a key file is waited for where nobody waits for the answer.
+    let stopped = tokio::time::timeout(PATIENCE, daemon.stop()).await;
     assert!(stopped.is_ok(), "it waits");
 }
 

@@ -267,9 +267,10 @@ mod tests {
 
     #[tokio::test]
     async fn nobody_there_is_said_with_what_to_do() {
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-        let base = listener.local_addr().expect("an address").to_string();
-        drop(listener);
+        // Held, so that nobody else comes to listen there.
+        let held = tokio::net::TcpSocket::new_v4().expect("a socket");
+        held.bind("127.0.0.1:0".parse().expect("an address")).expect("a port");
+        let base = held.local_addr().expect("an address").to_string();
         let client = ApiClient::new(&base, None).expect("a client");
         let error = client.get::<Value>("/v1/status", &[]).await.expect_err("nobody");
         let expected =

@@ -76,10 +76,10 @@ impl Daemon {
     async fn send(&self, head: &str, body: &[u8]) -> Answer {
         let mut stream = TcpStream::connect(self.addr).await.unwrap();
         let length = body.len();
-        let whole = format!("{head}\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n");
-        stream.write_all(whole.as_bytes()).await.unwrap();
-        // A body that is refused is taken to its end all the same, within reason.
-        stream.write_all(body).await.unwrap();
+        let head = format!("{head}\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n");
+        // In one piece: a body that is refused is taken to its end all the same, within
+        // reason, and has half a second for its next byte.
+        stream.write_all(&[head.as_bytes(), body].concat()).await.unwrap();
         let mut answer = Vec::new();
         let _ = stream.read_to_end(&mut answer).await;
         Answer::read(&answer)

@@ -243,7 +243,6 @@ async fn a_request_that_waited_for_its_turn_at_an_address_moves_its_hosts_clock_
     let sites: String = names.map(|name| site(name, 80, &["/s.xml"])).concat();
     let mut config = world.config(&format!("[politeness]\nhost_delay = \"60s\"\n{sites}"));
     config.fetch.proxy = Some(proxy.url("/"));
-    config.fetch.connect_timeout = MINUTE;
     config.fetch.concurrency = 2;
     config.politeness.per_address = 1;
     let daemon = world.start_with(config).await;

@@ -9,7 +9,7 @@ use sitemapd::parse::IssueCode;
 
 use super::{listed, one_sitemap};
 use crate::support::daemon::{DAY, Daemon, HOUR, MINUTE, World, sitemap};
-use crate::support::{Origin, PATIENCE, Reply, incompressible};
+use crate::support::{Hold, Origin, PATIENCE, Reply, incompressible};
 
 const LIST: [(&str, &str); 2] = [("/a", ""), ("/b", "")];
 
@@ -253,29 +253,41 @@ async fn no_robots_txt_allows_everything() {
 
 #[tokio::test]
 async fn a_crawl_delay_is_kept_between_any_two_requests_of_a_host() {
+    const DELAY: Duration = Duration::from_secs(20);
     let origin = Origin::start().await;
     let base = origin.base();
-    origin.set("/robots.txt", Reply::text("User-agent: *\nCrawl-delay: 20\n"));
+    let hold = Hold::new();
+    let robots = Reply::text("User-agent: *\nCrawl-delay: 20\n");
+    origin.set("/robots.txt", robots.hang(&hold));
+    origin.set("/", Reply::status(404).hang(&hold));
     // Two requests for one poll.
-    origin.set("/sitemap.xml", Reply::redirect(302, "/real.xml"));
-    origin.set("/real.xml", Reply::xml(sitemap(&base, &LIST)));
+    origin.set("/sitemap.xml", Reply::redirect(302, "/real.xml").hang(&hold));
+    origin.set("/real.xml", Reply::xml(sitemap(&base, &LIST)).hang(&hold));
     let world = World::new(&[&origin]);
     let daemon = world.start(&one_sitemap(&origin)).await;
-    let mut seen = Vec::new();
-    while daemon.source("/sitemap.xml").await.last_success_at.is_none() {
-        daemon.clock.advance(Duration::from_secs(1));
-        tokio::time::sleep(Duration::from_millis(5)).await;
-        if origin.all_requests().len() > seen.len() {
-            seen.push(daemon.now());
+    let next_at = format!("SELECT next_at FROM hosts WHERE authority = '{base}'");
+    let free_at = || jiff::Timestamp::from_millisecond(world.look().number(&next_at)).unwrap();
+    // The first one is sent at once, and each is answered only when it was seen. Until then
+    // nobody takes the next slot of the host.
+    origin.wait_for("/robots.txt", 1).await;
+    let mut may_from = daemon.now() + DELAY;
+    for (nth, path) in ["/", "/sitemap.xml", "/real.xml"].into_iter().enumerate() {
+        hold.release(1);
+        while origin.all_requests().len() < nth + 2 {
+            daemon.clock.advance(Duration::from_secs(1));
+            tokio::time::sleep(Duration::from_millis(5)).await;
+            assert!(daemon.now() < "2026-11-21T13:00:00Z".parse().unwrap(), "{path}");
         }
-        assert!(daemon.now() < "2026-11-21T13:00:00Z".parse().unwrap(), "{seen:?}");
+        assert_eq!(origin.all_requests()[nth + 1].path, path);
+        // It may be seen later than it was sent, and is not sent before its slot.
+        assert!(daemon.now() >= may_from, "{path}: {may_from}");
+        let next = free_at();
+        assert!(next >= may_from + DELAY, "{path}: {next}");
+        may_from = next;
     }
-    let paths: Vec<_> = origin.all_requests().into_iter().map(|seen| seen.path).collect();
-    assert_eq!(paths, ["/robots.txt", "/", "/sitemap.xml", "/real.xml"]);
-    for pair in seen.windows(2) {
-        // A request is seen a little after it was sent.
-        assert!(pair[1].duration_since(pair[0]).as_secs() >= 5, "{seen:?}");
-    }
+    hold.release_all();
+    daemon.wait("the sitemap", async || daemon.source("/sitemap.xml").await.last_success_at).await;
+    assert_eq!(origin.all_requests().len(), 4);
     daemon.clock.advance(MINUTE);
     // Leases take the same clock.
     let leased = daemon.lease().await;

@@ -21,7 +21,7 @@ use crate::support::disk::Disk;
 use crate::support::door::Door;
 use crate::support::engine::Look;
 use crate::support::lease_history::{Dice, audit, snapshots_are_sound};
-use crate::support::ledger::Ledger;
+use crate::support::ledger::{Ledger, Totals};
 use crate::support::process::{Daemon, write_config};
 use crate::support::site::{Site, polled, watch_polls};
 
@@ -217,16 +217,20 @@ async fn whatever_is_killed_stopped_or_stepped_the_queue_keeps_its_promises() {
     println!("seed {seed}");
     let began = Instant::now();
     let mut run = Run::new(seed).await;
-    for number in 0..kills {
-        run.live(number).await;
-        if number % 50 == 49 {
-            println!("{} kills: {:?}", number + 1, run.ledger.totals());
+    // On a slow machine little comes to pass in a life, and there are more of them.
+    let is_enough = |totals: &Totals| totals.leases > 1_000 && totals.settles > 500;
+    let mut lives = 0;
+    while lives < kills || lives < 10 * kills && !is_enough(&run.ledger.totals()) {
+        run.live(lives).await;
+        lives += 1;
+        if lives % 50 == 0 {
+            println!("{lives} kills: {:?}", run.ledger.totals());
         }
     }
     run.drain().await;
     let totals = run.ledger.totals();
     println!(
-        "{kills} kills in {:.0?}, {} stops, {} clock steps, {} versions of the site, {} URLs: \
+        "{lives} kills in {:.0?}, {} stops, {} clock steps, {} versions of the site, {} URLs: \
          {totals:?}, 0 violations, slowest start {:?}, \
          all starts {:.1?}, all checks {:.1?}",
         began.elapsed(),
@@ -238,6 +242,6 @@ async fn whatever_is_killed_stopped_or_stepped_the_queue_keeps_its_promises() {
         run.starting,
         run.checking,
     );
-    assert!(totals.leases > 1_000 && totals.settles > 500, "{totals:?}");
+    assert!(is_enough(&totals), "{totals:?}");
     assert!(run.slowest_start < Duration::from_secs(20), "{:?}", run.slowest_start);
 }

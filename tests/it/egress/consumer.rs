@@ -1,7 +1,11 @@
 //! A fetcher behind the broker: takes URLs from the stream, reports each, and
 //! acknowledges it when the report is kept.
+//!
+//! What is not acknowledged within two seconds comes again, as on a machine that stands
+//! still for so long: it is the same message, which is seen once, and reported anew.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -12,17 +16,29 @@ use serde_json::{Value, json};
 use sitemapd::clock::Clock;
 use tokio::task::JoinHandle;
 
-/// What came, in order.
+/// What came, in order, and how many reports of it the broker has kept.
 #[derive(Clone, Default)]
-pub(super) struct Seen(Arc<Mutex<Vec<Value>>>);
+pub(super) struct Seen {
+    leases: Arc<Mutex<Vec<Value>>>,
+    reports: Arc<AtomicU64>,
+}
+
+/// Messages that have come, by when and as what they came into the stream: a broker that
+/// was killed may give a number once more.
+type Known = BTreeSet<(i128, u64)>;
 
 impl Seen {
     pub(super) fn all(&self) -> Vec<Value> {
-        self.0.lock().unwrap().clone()
+        self.leases.lock().unwrap().clone()
     }
 
     pub(super) fn count(&self) -> usize {
-        self.0.lock().unwrap().len()
+        self.leases.lock().unwrap().len()
+    }
+
+    /// More than there are messages where one has come again.
+    pub(super) fn reports(&self) -> u64 {
+        self.reports.load(Ordering::SeqCst)
     }
 
     /// How often each URL came.
@@ -57,6 +73,7 @@ impl Drop for Fetcher {
 }
 
 async fn work(context: Context, seen: Seen, pause: Duration) {
+    let mut known = Known::new();
     loop {
         // Whatever fails while the server is away is tried again.
         let Ok(consumer) = consumer(&context).await else {
@@ -70,7 +87,7 @@ async fn work(context: Context, seen: Seen, pause: Duration) {
         };
         let mut batch = std::pin::pin!(batch);
         while let Some(Ok(message)) = batch.next().await {
-            take(&context, &message, &seen, pause).await;
+            take(&context, &message, &seen, &mut known, pause).await;
         }
     }
 }
@@ -85,7 +102,13 @@ pub(super) async fn consumer(context: &Context) -> Result<PullConsumer, async_na
     Ok(stream.get_or_create_consumer("fetchers", config).await?)
 }
 
-async fn take(context: &Context, message: &Message, seen: &Seen, pause: Duration) {
+async fn take(
+    context: &Context,
+    message: &Message,
+    seen: &Seen,
+    known: &mut Known,
+    pause: Duration,
+) {
     let lease: Value = serde_json::from_slice(&message.payload).unwrap();
     let id = message.headers.as_ref().and_then(|headers| headers.get("Nats-Msg-Id")).unwrap();
     assert_eq!(lease["token"], id.as_str());
@@ -93,7 +116,10 @@ async fn take(context: &Context, message: &Message, seen: &Seen, pause: Duration
     let now = Clock::system().now();
     // Steady and wall clock are two; they were one when the daemon started.
     assert!(now + Duration::from_millis(50) >= may_from, "{now}: {lease}");
-    seen.0.lock().unwrap().push(lease.clone());
+    let info = message.info().unwrap();
+    if known.insert((info.published.unix_timestamp_nanos(), info.stream_sequence)) {
+        seen.leases.lock().unwrap().push(lease.clone());
+    }
     tokio::time::sleep(pause).await;
     let result = json!({ "token": lease["token"], "outcome": "changed", "status": 200 });
     let sent = context.publish("sitemapd.results", result.to_string().into()).await;
@@ -102,6 +128,7 @@ async fn take(context: &Context, message: &Message, seen: &Seen, pause: Duration
         Err(_) => false,
     };
     if is_kept {
+        seen.reports.fetch_add(1, Ordering::SeqCst);
         // One that is lost comes again, and its report is stale then.
         let _ = message.ack().await;
     }

@@ -24,9 +24,11 @@ async fn every_url_is_published_once_and_settled_by_its_result() {
     let seen = fetcher.seen.by_url();
     assert_eq!(seen.keys().cloned().collect::<BTreeSet<_>>(), setup.urls.iter().cloned().collect());
     assert!(seen.values().all(|times| *times == 1), "{seen:?}");
-    for what in ["published", "acknowledged", "result"] {
+    for what in ["published", "acknowledged"] {
         wait(what, async || (egressed(&daemon, what).await == 500).then_some(())).await;
     }
+    let all_results = async || egressed(&daemon, "result").await == fetcher.seen.reports();
+    wait("their count", async || all_results().await.then_some(())).await;
     assert_eq!(egressed(&daemon, "released").await, 0);
     assert_eq!(metric(&daemon, "sitemapd_egress_up{broker=\"nats\"}").await, 1);
     assert_eq!(metric(&daemon, "sitemapd_settlements_total{outcome=\"changed\"}").await, 500);

@@ -8,6 +8,7 @@ use tonic::Code;
 use tonic_health::pb::{HealthCheckRequest, HealthCheckResponse};
 
 use super::*;
+use crate::support::PATIENCE;
 
 #[tokio::test]
 async fn a_token_is_asked_for_but_not_for_health() {
@@ -59,10 +60,10 @@ async fn strangers_who_ask_for_health_and_never_end_are_in_nobodys_way() {
     let early = tokio::time::timeout(Duration::from_millis(500), asked.next()).await;
     assert!(early.is_err(), "{early:?}");
     let crawls = client.one::<_, StringList>("ListCrawls", Local::default());
-    let crawls = tokio::time::timeout(Duration::from_secs(20), crawls).await;
+    let crawls = tokio::time::timeout(PATIENCE, crawls).await;
     assert!(crawls.expect("the others have all turns").is_ok());
     // They are not waited for long either.
-    let ended = tokio::time::timeout(Duration::from_secs(20), asked.next()).await;
+    let ended = tokio::time::timeout(PATIENCE, asked.next()).await;
     let refused = ended.expect("they wait for as long as they like").unwrap().unwrap_err();
     assert_eq!(refused.code(), Code::DeadlineExceeded);
     drop(asked);

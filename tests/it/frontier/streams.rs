@@ -1,13 +1,12 @@
 //! What goes in and what comes out.
 
-use std::time::Duration;
-
 use sitemapd::serve::frontier::proto::{
     BatchAck, CountUrlParams, DiscoveredBatch, ListUrlParams, UrlStatusRequest,
 };
 use tokio::sync::mpsc;
 
 use super::*;
+use crate::support::PATIENCE;
 
 #[tokio::test]
 async fn what_is_found_is_served_once_and_what_is_known_is_skipped() {
@@ -63,7 +62,7 @@ async fn an_acknowledgement_comes_while_the_stream_is_open() {
         assert_eq!(ack.status(), Ack::Ok);
     }
     // The daemon stops: an open stream is told, and holds nobody up.
-    let stopping = tokio::time::timeout(Duration::from_secs(20), daemon.stop());
+    let stopping = tokio::time::timeout(PATIENCE, daemon.stop());
     let (stopped, told) = tokio::join!(stopping, acks.message());
     assert!(stopped.is_ok());
     assert_eq!(told.unwrap_err().code(), tonic::Code::Unavailable);
@@ -92,7 +91,7 @@ async fn a_dump_that_a_stop_cuts_does_not_end_as_if_it_were_whole() {
             }
         }
     };
-    let stopping = tokio::time::timeout(Duration::from_secs(20), daemon.stop());
+    let stopping = tokio::time::timeout(PATIENCE, daemon.stop());
     let (stopped, (read, told)) = tokio::join!(stopping, reading);
     assert!(stopped.is_ok());
     assert!(read < 1_500, "the stop came too late to cut it");

@@ -1,6 +1,7 @@
 //! What operators order, whatever becomes of who has ordered it.
 
 use super::*;
+use crate::support::PATIENCE;
 
 #[tokio::test]
 async fn a_block_in_two_forms_is_kept_in_both_though_who_ordered_it_has_left() {
@@ -35,7 +36,7 @@ async fn a_block_in_two_forms_is_kept_in_both_though_who_ordered_it_has_left() {
     };
     let both = async { while blocks().await.len() < 2 {} };
     // How many there are by then is what the next line tells.
-    let _ = tokio::time::timeout(Duration::from_secs(5), both).await;
+    let _ = tokio::time::timeout(PATIENCE, both).await;
     let blocked = blocks().await;
     assert_eq!(blocked, ["http://blog.test/a", "https://www.blog.test/a"]);
 }

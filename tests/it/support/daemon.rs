@@ -153,6 +153,10 @@ fn config(text: &str, allow: &[u16], folder: &Path) -> Config {
     engine::place(&mut config, folder);
     config.listen.api = SocketAddr::from(([127, 0, 0, 1], 0));
     config.store.min_free_disk = 0;
+    // Fetches go by real time. An origin that hangs does so until the test lets it go on,
+    // and one on a machine that stands still has not failed; a test may say otherwise.
+    config.fetch.connect_timeout = PATIENCE;
+    config.fetch.total_timeout = 8 * PATIENCE;
     config
 }
 

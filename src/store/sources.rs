@@ -336,7 +336,9 @@ impl State {
     }
 
     /// Makes a source due now because someone asked; an index that was deleted
-    /// comes back with what it named.
+    /// comes back with what it named. A child that its index does not list stays for
+    /// another week, and is none of it meanwhile: what its siblings miss is not held back
+    /// by one that cannot be read any more.
     pub(super) fn poll_now(&mut self, id: SourceId) -> Result<(), StoreError> {
         self.sources_moved = true;
         let now = self.now_ms();
@@ -345,8 +347,8 @@ impl State {
             .prepare_cached(
                 &format!(
                     "UPDATE sources SET state = CASE state WHEN 2 THEN {AS_ITS_SITE} ELSE state END, retired_why = NULL,
-                     retired_at = NULL, dropped_at = NULL, index_misses = 0, next_poll_at = ?2,
-                     rule = 'asked', why = 'someone asked for it'
+                     retired_at = NULL, dropped_at = CASE WHEN dropped_at IS NULL THEN dropped_at ELSE ?2 END,
+                     next_poll_at = ?2, rule = 'asked', why = 'someone asked for it'
                  WHERE id = ?1 /*pg: AND part = (?1 & 255) */"
                 ),
             )

@@ -25,6 +25,7 @@ mod polite;
 mod reload;
 mod removal;
 mod shared;
+mod submitted;
 mod three_polls;
 mod tombstones;
 mod windows;

@@ -9,7 +9,7 @@ use super::sources::check_length;
 use super::state::State;
 use super::{NewSource, StoreError, engine};
 use crate::model::{Role, SourceId};
-use crate::url::without_fragment;
+use crate::url::{authority, without_fragment};
 
 /// Who names what is looked for where sitemaps often are, though nobody says so.
 pub const GUESS: &str = "well-known";
@@ -65,9 +65,14 @@ impl State {
             .map_err(engine)
     }
 
-    /// Registers a source by hand; a known one is due now.
+    /// Registers a source by hand; a known one is due now, and so is the robots.txt that
+    /// is polled anyway.
     pub(super) fn submit_source(&mut self, site: &str, url: Url) -> Result<SourceId, StoreError> {
         let (site, url) = (self.site_named(site)?, without_fragment(url));
+        if let Some(robots) = self.robots_at(&url)? {
+            self.poll_now(robots)?;
+            return Ok(robots);
+        }
         let text = url.as_str().to_owned();
         let source = NewSource {
             url,
@@ -89,6 +94,22 @@ impl State {
         self.find_source(site, &text)?
             .map(|(id, _)| id)
             .ok_or_else(|| StoreError::Engine("a source vanished as it was made".to_owned()))
+    }
+
+    /// The robots.txt that is polled at this URL, if there is one.
+    fn robots_at(&mut self, url: &Url) -> Result<Option<SourceId>, StoreError> {
+        if url.path() != "/robots.txt" || url.query().is_some() {
+            return Ok(None);
+        }
+        let Some(host) = self.find_host(&authority(url))? else { return Ok(None) };
+        self.conn
+            .prepare_cached(
+                "SELECT id FROM sources WHERE host_id = ?1
+                 /*pg: AND part = (?1 & 255) */ AND role = 0 AND state = 0",
+            )
+            .and_then(|mut query| query.query_row([host.0], |row| row.get(0)).optional())
+            .map(|id| id.map(SourceId))
+            .map_err(engine)
     }
 
     /// What somebody submits by hand is theirs from now on, where nobody else stands for it

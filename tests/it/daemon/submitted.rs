@@ -81,3 +81,19 @@ async fn a_sitemap_elsewhere_that_robots_txt_names_no_more_and_somebody_submits_
     assert_eq!(daemon.source("/ours.xml").await.state, "active");
     daemon.stop().await;
 }
+
+#[tokio::test]
+async fn a_robots_txt_that_somebody_submits_is_the_one_that_is_polled_anyway() {
+    let origin = two_in_an_index().await;
+    let world = World::new(&[&origin]);
+    let daemon = world.start(&listed(&origin, &["/mine.xml"], &[], "")).await;
+    daemon.polled("/mine.xml", 1).await;
+    daemon.settled().await;
+    let url = origin.url("/robots.txt");
+    let id = daemon.store.submit_source("site".to_owned(), url.clone()).await.unwrap();
+    let polled = daemon.polled("/robots.txt", 2).await;
+    assert_eq!((polled.source, polled.result.as_str()), (id, "unchanged"));
+    let those = daemon.sources().await.into_iter().filter(|source| source.url == url.as_str());
+    assert_eq!(those.count(), 1);
+    daemon.stop().await;
+}

@@ -74,7 +74,7 @@ pub struct Leased {
     pub url: String,
     /// The site it belongs to; pushed URLs have none.
     pub site: Option<Arc<str>>,
-    /// URL of the source that holds it; pushed URLs have none.
+    /// URL of the source that lists it, or was the last to; pushed URLs have none.
     pub source: Option<Arc<str>>,
     /// Scheme, host and port: the key of politeness.
     pub host: Arc<str>,

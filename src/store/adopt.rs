@@ -1,23 +1,29 @@
 //! Whose a known source is, once somebody names it who did not before.
 
+use super::sql::{OptionalExtension, params};
+use url::Url;
+
+use super::families::UNLISTED;
 use super::rows::lastmod_columns;
-use super::sql::params;
+use super::sources::check_length;
 use super::state::State;
 use super::{NewSource, StoreError, engine};
-use crate::model::SourceId;
+use crate::model::{Role, SourceId};
+use crate::url::{authority, without_fragment};
 
 /// Who names what is looked for where sitemaps often are, though nobody says so.
 pub const GUESS: &str = "well-known";
 
 impl State {
-    /// Why it is polled no more. What an operator deleted the site's own documents
+    /// Why it is polled no more, if it is there. What an operator deleted the site's own documents
     /// do not bring back.
     pub(super) fn retired_why(&self, id: SourceId) -> Result<Option<String>, StoreError> {
         self.conn
             .prepare_cached(
                 "SELECT retired_why FROM sources WHERE id = ?1 /*pg: AND part = (?1 & 255) */",
             )
-            .and_then(|mut query| query.query_row([id.0], |row| row.get(0)))
+            .and_then(|mut query| query.query_row([id.0], |row| row.get(0)).optional())
+            .map(Option::flatten)
             .map_err(engine)
     }
 
@@ -56,6 +62,71 @@ impl State {
             )
             .and_then(|mut update| update.execute(params![id.0, source.named_by]))
             .map(|freed| freed > 0 && was_retired)
+            .map_err(engine)
+    }
+
+    /// Registers a source by hand; a known one is due now, and so is the robots.txt that
+    /// is polled anyway.
+    pub(super) fn submit_source(&mut self, site: &str, url: Url) -> Result<SourceId, StoreError> {
+        let (site, url) = (self.site_named(site)?, without_fragment(url));
+        if let Some(robots) = self.robots_at(&url)? {
+            self.poll_now(robots)?;
+            return Ok(robots);
+        }
+        let text = url.as_str().to_owned();
+        let source = NewSource {
+            url,
+            role: Role::Sitemap,
+            named_by: "submitted",
+            parent: None,
+            lastmod: None,
+        };
+        if let Some((id, _)) = self.find_source(site, &text)? {
+            self.take_submitted(id, &source)?;
+            self.poll_now(id)?;
+            return Ok(id);
+        }
+        check_length(&source.url)?;
+        let (_, refused) = self.register(site, &[source])?;
+        if refused > 0 {
+            return Err(StoreError::Refused("the site has its max_sources already".to_owned()));
+        }
+        self.find_source(site, &text)?
+            .map(|(id, _)| id)
+            .ok_or_else(|| StoreError::Engine("a source vanished as it was made".to_owned()))
+    }
+
+    /// The robots.txt that is polled at this URL, if there is one.
+    fn robots_at(&mut self, url: &Url) -> Result<Option<SourceId>, StoreError> {
+        if url.path() != "/robots.txt" || url.query().is_some() {
+            return Ok(None);
+        }
+        let Some(host) = self.find_host(&authority(url))? else { return Ok(None) };
+        self.conn
+            .prepare_cached(
+                "SELECT id FROM sources WHERE host_id = ?1
+                 /*pg: AND part = (?1 & 255) */ AND role = 0 AND state = 0",
+            )
+            .and_then(|mut query| query.query_row([host.0], |row| row.get(0)).optional())
+            .map(|id| id.map(SourceId))
+            .map_err(engine)
+    }
+
+    /// What somebody submits by hand is theirs from now on, where nobody else stands for it
+    /// any more: no list, index or robots.txt that is silent about it takes it away again.
+    /// What the config lists stays the config's, which has it looked at now and then.
+    fn take_submitted(&mut self, id: SourceId, source: &NewSource) -> Result<(), StoreError> {
+        self.adopt(id, source)?;
+        self.take_guess(id, source)?;
+        self.conn
+            .prepare_cached(
+                "UPDATE sources SET named_by = ?2
+                 WHERE id = ?1 /*pg: AND part = (?1 & 255) */
+                 AND state = 2 AND parent_id IS NULL AND role > 1
+                 AND (named_by <> 'config' OR retired_why = ?3)",
+            )
+            .and_then(|mut update| update.execute(params![id.0, source.named_by, UNLISTED]))
+            .map(|_| ())
             .map_err(engine)
     }
 

@@ -276,7 +276,12 @@ impl Store {
         let back = at_once + rest;
         self.inner.figures.outdate();
         if !was_there && back == 0 {
-            return Err(StoreError::NotFound(format!("nothing is blocked as {pattern:?}")));
+            let why = if prefix {
+                format!("the prefix {pattern:?}; a block of the URL alone is lifted as one")
+            } else {
+                format!("the URL {pattern:?}; a block of what begins so is lifted as a prefix")
+            };
+            return Err(StoreError::NotFound(format!("nothing is blocked as {why}")));
         }
         Ok(back)
     }

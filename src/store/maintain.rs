@@ -6,15 +6,12 @@ use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use super::sql::{self, OptionalExtension, params};
-use url::Url;
 
 use super::effect::{CHUNK, Effect, Origin, Unapplied};
 use super::hosts::millis;
 use super::log_order::{self, Log};
 use super::prepared::Paths;
-use super::sources::{
-    DELETED, DROPPED as DROPPED_BY_INDEX, GRACE_MS, INDEX_DELETED, NewSource, check_length,
-};
+use super::sources::{DELETED, DROPPED as DROPPED_BY_INDEX, GRACE_MS, INDEX_DELETED};
 use super::state::State;
 use super::stream::DROPPED;
 use super::told::Count;
@@ -23,7 +20,6 @@ use super::{StoreError, engine};
 use crate::diff::snapshot::{Row, Snapshot};
 use crate::model::{CrawlId, DocumentKind, Role, SiteId, SourceId};
 use crate::recrawl::signal::Signal;
-use crate::url::without_fragment;
 
 /// Sources of one site that go before those of others when it is asked for; the
 /// rest takes its turn.
@@ -429,31 +425,6 @@ impl State {
             )
             .map(|_| ())
             .map_err(engine)
-    }
-
-    /// Registers a source by hand; a known one is due now.
-    pub(super) fn submit_source(&mut self, site: &str, url: Url) -> Result<SourceId, StoreError> {
-        let (site, url) = (self.site_named(site)?, without_fragment(url));
-        if let Some((id, _)) = self.find_source(site, url.as_str())? {
-            self.poll_now(id)?;
-            return Ok(id);
-        }
-        check_length(&url)?;
-        let text = url.as_str().to_owned();
-        let source = NewSource {
-            url,
-            role: Role::Sitemap,
-            named_by: "submitted",
-            parent: None,
-            lastmod: None,
-        };
-        let (_, refused) = self.register(site, &[source])?;
-        if refused > 0 {
-            return Err(StoreError::Refused("the site has its max_sources already".to_owned()));
-        }
-        self.find_source(site, &text)?
-            .map(|(id, _)| id)
-            .ok_or_else(|| StoreError::Engine("a source vanished as it was made".to_owned()))
     }
 
     /// Retires a source by hand, and what it named as an index; says which of these

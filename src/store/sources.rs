@@ -5,7 +5,8 @@ use jiff::Timestamp;
 use url::Url;
 
 use super::adopt::GUESS;
-use super::families::MOVED_AWAY;
+use super::families::{MOVED_AWAY, UNLISTED};
+use super::grants::REVOKED;
 use super::hosts::partition_of;
 use super::polling::NextPollAt;
 use super::rows::{decode, lastmod_columns};
@@ -28,10 +29,14 @@ pub(super) const PROBE_DEAD_MS: i64 = 30 * 24 * 3_600_000;
 pub(super) const DELETED: &str = "deleted by an operator";
 
 /// Why that is retired which such a source named as an index.
+pub(super) const INDEX_DELETED: &str = "its index was deleted by an operator";
+
 /// Why that is retired which an index has not listed for the grace period, and what
 /// lies below it.
 pub(super) const DROPPED: &str = "its index does not list it any more";
-pub(super) const INDEX_DELETED: &str = "its index was deleted by an operator";
+
+/// Why an index goes with what it names, which comes back with it.
+const WITH_ITS_CHILDREN: [&str; 4] = [DROPPED, UNLISTED, MOVED_AWAY, REVOKED];
 
 /// A source to be registered.
 #[derive(Debug, Clone)]
@@ -335,18 +340,21 @@ impl State {
         Ok(self.column(lost, [GUESS])?.into_iter().map(SiteId).collect())
     }
 
-    /// Makes a source due now because someone asked; an index that was deleted
-    /// comes back with what it named.
+    /// Makes a source due now because someone asked; an index that was given up
+    /// comes back with what went for the same reason. A child that its index does not
+    /// list stays for another week, and is none of it meanwhile: what its siblings miss
+    /// is not held back by one that cannot be read any more.
     pub(super) fn poll_now(&mut self, id: SourceId) -> Result<(), StoreError> {
         self.sources_moved = true;
+        let went_for = self.retired_why(id)?;
         let now = self.now_ms();
         let found = self
             .conn
             .prepare_cached(
                 &format!(
                     "UPDATE sources SET state = CASE state WHEN 2 THEN {AS_ITS_SITE} ELSE state END, retired_why = NULL,
-                     retired_at = NULL, dropped_at = NULL, index_misses = 0, next_poll_at = ?2,
-                     rule = 'asked', why = 'someone asked for it'
+                     retired_at = NULL, dropped_at = CASE WHEN dropped_at IS NULL THEN dropped_at ELSE ?2 END,
+                     next_poll_at = ?2, rule = 'asked', why = 'someone asked for it'
                  WHERE id = ?1 /*pg: AND part = (?1 & 255) */"
                 ),
             )
@@ -356,6 +364,9 @@ impl State {
             return Err(StoreError::NotFound(format!("there is no source {id}")));
         }
         self.asked.push(id);
+        if let Some(why) = went_for.filter(|why| WITH_ITS_CHILDREN.contains(&why.as_str())) {
+            self.revive_below(id, &why)?;
+        }
         self.revive_below(id, INDEX_DELETED)
     }
 

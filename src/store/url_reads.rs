@@ -61,6 +61,16 @@ pub(super) fn url(
             return Ok(view);
         }
     }
+    let asked = crawls.first().filter(|_| crawl.is_some());
+    if let Some((asked, name)) = asked {
+        for (other, there) in all_crawls(conn)?.into_iter().filter(|(other, _)| other != asked) {
+            if has_any(conn, seed, other, &spellings)? {
+                let told =
+                    format!("{url} is not known in crawl {name:?}; in crawl {there:?} it is");
+                return Err(StoreError::NotFound(told));
+            }
+        }
+    }
     Err(StoreError::NotFound(format!("{url} is not known: no source of this store has listed it")))
 }
 

@@ -26,6 +26,7 @@ mod reload;
 mod removal;
 mod resting;
 mod shared;
+mod submitted;
 mod three_polls;
 mod tombstones;
 mod windows;

@@ -167,7 +167,8 @@ pub(crate) struct LeasedUrl {
     url: String,
     /// The site it belongs to; null of one that only a client has pushed.
     site: Option<Arc<str>>,
-    /// URL of the source that holds it; null where none does.
+    /// URL of the source that lists it, of a URL that is removed of the last that did; null
+    /// where none ever did, or is there.
     source: Option<Arc<str>>,
     /// Scheme, host and port: the key of politeness.
     host: Arc<str>,

@@ -339,6 +339,29 @@ async fn a_url_of_several_crawls_names_the_others() {
 }
 
 #[tokio::test]
+async fn a_url_that_another_crawl_has_is_said_to_be_there() {
+    let text = site("a", "http://a.test/", "crawl = \"news\"") + &site("b", "http://b.test/", "");
+    let queue = Queue::open(&text).await;
+    queue.list_urls("a", ["http://a.test/1".to_owned()]).await;
+    let (folder, _) = queue.into_folder();
+    write_config(folder.path(), &text);
+    let run = |url: &str| {
+        let asked = ["url", "--crawl", "default", url];
+        let (code, _, err) = outcome(sitemapd_in(folder.path()).args(asked));
+        assert_eq!(code, 1, "{err}");
+        err
+    };
+    assert_eq!(
+        run("http://a.test/1"),
+        "sitemapd: http://a.test/1 is not known in crawl \"default\"; in crawl \"news\" it is\n"
+    );
+    assert_eq!(
+        run("http://a.test/2"),
+        "sitemapd: http://a.test/2 is not known: no source of this store has listed it\n"
+    );
+}
+
+#[tokio::test]
 async fn an_import_without_a_daemon_keeps_the_store_from_its_first_batch_to_its_end() {
     let (queue, text) = folder_listing(&["http://a.test/1"], "2026-11-22T00:00:00Z").await;
     let (folder, look) = queue.into_folder();

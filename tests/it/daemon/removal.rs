@@ -77,6 +77,38 @@ async fn a_sibling_or_an_index_that_refuses_holds_removals_back_for_four_weeks_a
 }
 
 #[tokio::test]
+async fn a_sitemap_that_its_index_dropped_holds_no_removal_back_though_somebody_asks_for_it() {
+    let origin = Origin::start().await;
+    let base = origin.base();
+    let with = |other| index(&base, &[("/sitemap.xml", ""), (other, "")]);
+    origin.set("/index.xml", Reply::xml(with("/old.xml")));
+    origin.set("/sitemap.xml", Reply::xml(sitemap(&base, &ALL)));
+    origin.set("/old.xml", Reply::xml(sitemap(&base, &[("/d", "")])));
+    let world = World::new(&[&origin]);
+    let daemon = world.start(&listed(&origin, &["/index.xml"], &[], "")).await;
+    daemon.polled("/sitemap.xml", 1).await;
+    daemon.polled("/old.xml", 1).await;
+    daemon.pass(HOUR).await;
+    // It is called otherwise now; the index says so once, and is the same from then on.
+    origin.set("/index.xml", Reply::xml(with("/new.xml")));
+    origin.set("/new.xml", Reply::xml(sitemap(&base, &[("/d", "")])));
+    origin.set("/old.xml", Reply::status(404));
+    origin.set("/sitemap.xml", Reply::xml(sitemap(&base, &WITHOUT_C)));
+    daemon.poll("/index.xml").await;
+    daemon.polled("/new.xml", 1).await;
+    daemon.poll("/old.xml").await;
+    for _ in 0..4 {
+        daemon.poll("/sitemap.xml").await;
+        daemon.pass(DAY).await;
+        daemon.poll("/new.xml").await;
+        daemon.poll("/index.xml").await;
+    }
+    assert!(!daemon.url(&format!("{base}/c")).await.listed);
+    assert!(daemon.url(&format!("{base}/d")).await.listed);
+    daemon.stop().await;
+}
+
+#[tokio::test]
 async fn an_index_that_breaks_off_has_not_been_read_and_what_may_stand_behind_stays() {
     let origin = Origin::start().await;
     let base = origin.base();

@@ -148,8 +148,21 @@ async fn a_block_on_tens_of_thousands_hides_nothing_behind_them_and_is_lifted_wh
 #[tokio::test]
 async fn lifting_what_is_not_blocked_says_so() {
     let queue = with_paths(&["/1"]).await;
-    let lifted = queue.store.unblock(CRAWL.to_owned(), "http://a.test/1".to_owned(), false).await;
-    assert!(lifted.unwrap_err().to_string().contains("nothing is blocked"));
+    let lift = async |prefix| {
+        let lifted = queue.store.unblock(CRAWL.to_owned(), "http://a.test/1".to_owned(), prefix);
+        lifted.await.unwrap_err().to_string()
+    };
+    assert_eq!(
+        lift(true).await,
+        "nothing is blocked as the prefix \"http://a.test/1\"; a block of the URL alone is lifted \
+         as one"
+    );
+    block(&queue, "http://a.test/1", true).await;
+    assert_eq!(
+        lift(false).await,
+        "nothing is blocked as the URL \"http://a.test/1\"; a block of what begins so is lifted \
+         as a prefix"
+    );
 }
 
 #[tokio::test]

@@ -266,7 +266,10 @@ impl Window {
 
     /// Forgets what is worth the price though its rows are not due.
     pub fn forget_early(&mut self) {
-        self.early = Early::default();
+        let early = std::mem::take(&mut self.early);
+        for host in early.hosts() {
+            self.offer_rest(host);
+        }
     }
 
     /// Is what is buffered of the host ordered by value, and not as listed?
@@ -301,13 +304,12 @@ impl Window {
         self.turns.all_due(now_ms).filter(unknown)
     }
 
-    /// Forgets what was loaded of a host only to be counted, and that some of it
-    /// could be spared.
-    pub fn drop_sample(&mut self, host: HostId) {
-        self.buffers.invalidate(host);
+    /// Offers what is left of a host, of which something has gone.
+    fn offer_rest(&mut self, host: HostId) {
         self.turns.drop_spare(host);
-        if self.early.of(host) > 0 {
-            self.turns.offer_spare(host, true);
+        let is_early = self.early.of(host) > 0;
+        if is_early || self.buffers.has_spare(host) {
+            self.turns.offer_spare(host, is_early);
         }
     }
 
@@ -341,18 +343,31 @@ impl Window {
 
     /// A URL of the host is no longer queued, or about to move.
     pub fn remove(&mut self, host: HostId, url: UrlId) {
+        let was_early = self.early.of(host) > 0;
         self.early.remove(host, url);
         self.buffers.remove(host, url);
+        if was_early && self.early.of(host) == 0 {
+            self.offer_rest(host);
+        }
     }
 
     /// Forgets what is buffered of the host; it is loaded again in its turn.
     pub fn invalidate(&mut self, host: HostId) {
         self.early.forget(host);
         self.buffers.invalidate(host);
+        self.turns.drop_spare(host);
+    }
+
+    /// Forgets what is buffered of the host, and that some of it could be spared, but not
+    /// what is worth the price though its rows are not due.
+    pub fn forget_buffer(&mut self, host: HostId) {
+        self.buffers.invalidate(host);
+        self.offer_rest(host);
     }
 
     /// Forgets all that is buffered. Turns and clocks stay.
     pub fn invalidate_all(&mut self) {
         (self.buffers, self.early) = (Buffers::default(), Early::default());
+        self.turns.drop_all_spare();
     }
 }

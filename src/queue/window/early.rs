@@ -34,6 +34,11 @@ impl Early {
         self.of_host.get(&host).map_or(0, Vec::len)
     }
 
+    /// Those of which any are held.
+    pub(super) fn hosts(&self) -> impl Iterator<Item = HostId> + '_ {
+        self.of_host.keys().copied()
+    }
+
     pub(super) fn has_room(&self) -> bool {
         self.load < MOST
     }

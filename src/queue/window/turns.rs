@@ -165,6 +165,11 @@ impl Turns {
         self.spare_waiting.remove(&host);
     }
 
+    pub(super) fn drop_all_spare(&mut self) {
+        self.spare.clear();
+        self.spare_waiting.clear();
+    }
+
     pub(super) fn next_spare(&mut self, now_ms: i64) -> Option<HostId> {
         let now_ms = self.latest_now_ms.max(now_ms);
         self.latest_now_ms = now_ms;

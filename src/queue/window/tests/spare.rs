@@ -166,8 +166,50 @@ fn what_is_found_early_stays_when_what_is_due_is_to_be_looked_at_anew() {
     assert!(window.take(HOST, 1, 20_000).is_empty(), "values are old");
     assert_eq!(window.early_of(HOST), 4);
     look(&mut window, &[spare(5, 10.0)], false, 1_000);
-    window.drop_sample(HOST);
+    window.forget_buffer(HOST);
     assert_eq!(window.next_spare(20_000), Some(HOST));
     assert_eq!(ids(&window.take_spare(HOST, 9, 20_000)), [1, 2, 3, 4]);
     assert_eq!(window.next_spare(20_000), None);
+}
+
+#[test]
+fn a_host_of_which_all_that_was_found_early_is_gone_goes_before_no_other() {
+    let [gone, other] = [HostId(2), HostId(3)];
+    let ways: [fn(&mut Window); 2] =
+        [Window::forget_early, |window| window.remove(HostId(2), UrlId(3))];
+    for forget in ways {
+        let mut window = Window::new();
+        window.wake(gone, 900_000, 1.0);
+        window.offer_early(gone, &[early(2, 3, 55.0, 900)]);
+        let cheap = candidate(2, 9, 50, 0).valued(10.0, Claim::Spare);
+        look_at(&mut window, gone, &[cheap], false, 1_000);
+        forget(&mut window);
+        window.wake(other, 900_000, 1.0);
+        window.offer_early(other, &[early(3, 4, 55.0, 900)]);
+        let mut turns = Vec::new();
+        while let Some(host) = window.next_spare(1) {
+            turns.push((host.0, ids(&window.take_spare(host, 9, 1))));
+        }
+        assert_eq!(turns, [(3, vec![4]), (2, vec![9])]);
+    }
+}
+
+#[test]
+fn what_was_found_early_and_is_gone_is_not_held_up() {
+    let ways: [fn(&mut Window); 4] = [
+        Window::forget_early,
+        Window::invalidate_all,
+        |window| window.invalidate(HOST),
+        |window| window.remove(HOST, UrlId(3)),
+    ];
+    for forget in ways {
+        let mut window = Window::new();
+        window.wake(HOST, 900_000, 1.0);
+        window.set_clock(HOST, 5_000);
+        window.offer_early(HOST, &[early(1, 3, 55.0, 900)]);
+        assert!(window.is_held_up(1));
+        forget(&mut window);
+        assert!(!window.is_held_up(1));
+        assert_eq!(window.next_by_worth().1, None);
+    }
 }

@@ -113,6 +113,10 @@ impl Turns {
         if !self.ready.contains(&host) {
             self.wait(host);
         }
+        // It may be sooner than it was.
+        if let Some(&(_, is_worth)) = self.spare_waiting.get_priority(&host) {
+            self.offer_spare(host, is_worth);
+        }
         self.sweep_idle();
     }
 

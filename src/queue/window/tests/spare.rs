@@ -213,3 +213,15 @@ fn what_was_found_early_and_is_gone_is_not_held_up() {
         assert_eq!(window.next_by_worth().1, None);
     }
 }
+
+#[test]
+fn what_waits_for_a_clock_is_had_as_soon_as_that_is_put_back() {
+    let mut window = Window::new();
+    window.wake(HOST, 900_000, 1.0);
+    window.set_clock(HOST, 60_000);
+    window.offer_early(HOST, &[early(1, 3, 55.0, 900)]);
+    assert_eq!(window.next_spare(1), None);
+    window.set_clock(HOST, 0);
+    assert_eq!(window.next_spare(1), Some(HOST));
+    assert_eq!(ids(&window.take_spare(HOST, 9, 1)), [3]);
+}

@@ -346,13 +346,16 @@ impl State {
                 }
                 Gate::Unjudged => {
                     taken.unjudged = true;
+                    heads.push_front((candidate, Some(row)));
                     break;
                 }
             }
         }
-        if taken.unjudged || !heads.is_empty() {
-            // What was taken from the buffer and not used is still due.
-            self.window(call.crawl).invalidate(host);
+        if !heads.is_empty() {
+            // What was taken from the buffer and not used is still due, or found early.
+            let unused: Vec<Candidate> = heads.into_iter().map(|(head, _)| head).collect();
+            let window = self.window(call.crawl);
+            if had_early { window.offer_early(host, &unused) } else { window.forget_buffer(host) }
         }
         if !claims.is_empty() {
             self.note_leased(call.crawl, &claims)?;

@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use sitemapd::model::Outcome;
 use sitemapd::queue::{LeaseRequest, Settlement};
+use sitemapd::store::RobotsRead;
 use sitemapd::store::frontier::{Get, Progress};
 
-use crate::support::queue_daemon::{Queue, ask, paths, report};
+use crate::support::queue_daemon::{Queue, ask, paths, report, site};
 
 const HOUR: Duration = Duration::from_secs(3_600);
 const DAY: Duration = Duration::from_secs(86_400);
@@ -138,7 +139,7 @@ async fn crawlers_of_the_frontier_have_it_too() {
 async fn who_names_a_budget_has_it_as_far_as_that_goes() {
     let queue = written_when_dear_and_cheap_now().await;
     let budget = "[recrawl]\nbudget = \"2400/day\"\n";
-    let text = format!("{budget}{}", crate::support::queue_daemon::site("a", "http://a.test/", ""));
+    let text = format!("{budget}{}", site("a", "http://a.test/", ""));
     queue.reload(&text).await.unwrap();
     assert!(queue.lease(PAGES).await.is_empty(), "the hour has brought nothing yet");
     queue.clock.advance(HOUR / 2);
@@ -184,7 +185,7 @@ fn page_of_b(number: u32) -> String {
 
 /// Pages of two hosts that changed now and then. Those that are `young` were looked at five
 /// days ago, the others 45. No row is due for ten days.
-async fn looked_at(urls: &[String], young: &[String]) -> Queue {
+pub(super) async fn looked_at(urls: &[String], young: &[String]) -> Queue {
     let queue = Queue::simple().await;
     queue.list_urls("a", urls.iter().cloned()).await;
     let look = async |queue: &Queue, most, outcome| {
@@ -226,7 +227,7 @@ fn due_at(queue: &Queue, urls: &[String], due: jiff::Timestamp) {
 }
 
 /// In a daemon that begins now, a fetch must be worth so much.
-async fn priced(queue: Queue, price: f64) -> Queue {
+pub(super) async fn priced(queue: Queue, price: f64) -> Queue {
     let queue = queue.reopen(Duration::ZERO).await;
     let now = queue.clock.now().as_millisecond();
     let price = format!("UPDATE prices SET price = {price}, ticked_at = {now}, asked = 0");
@@ -234,7 +235,7 @@ async fn priced(queue: Queue, price: f64) -> Queue {
     queue.reopen(Duration::ZERO).await
 }
 
-async fn value(queue: &Queue, url: &str) -> f64 {
+pub(super) async fn value(queue: &Queue, url: &str) -> f64 {
     queue.view(url).await.learned.unwrap().numbers.value
 }
 
@@ -302,4 +303,18 @@ async fn a_price_falls_no_further_while_what_is_worth_it_waits_for_the_clock_of_
     queue.maintain().await;
     let now = queue.look().text("SELECT CAST(price AS TEXT) FROM prices").unwrap();
     assert!(now.parse::<f64>().unwrap() > 0.99 * price, "{now} {price}");
+}
+
+#[tokio::test]
+async fn what_waits_for_the_robots_txt_of_its_host_is_had_once_that_is_known() {
+    let urls: Vec<_> = (0..100).map(page).collect();
+    let queue = looked_at(&urls, &[]).await;
+    let price = value(&queue, &urls[3]).await / 4.0;
+    let queue = priced(queue, price).await;
+    queue.reload(&site("a", "http://a.test/", "obey_robots = true")).await.unwrap();
+    assert!(queue.lease(100).await.is_empty());
+    let rules = RobotsRead::Rules { body: Vec::new(), status: 200, crawl_delay: None };
+    let until = queue.clock.now() + DAY;
+    queue.store.save_robots(queue.host("http://a.test"), rules, until).await.unwrap();
+    assert_eq!(queue.lease(100).await.len(), 100);
 }

@@ -259,6 +259,11 @@ impl Window {
         self.early.of(host)
     }
 
+    /// Must the host be left alone for now, whatever it has?
+    pub fn waits_for_clock(&self, host: HostId, now_ms: i64) -> bool {
+        self.turns.waits_for_clock(host, now_ms)
+    }
+
     /// May more of these be offered, of whatever host?
     pub fn has_room_for_early(&self) -> bool {
         self.early.has_room()

@@ -6,8 +6,9 @@
 //! in a round and what comes due next first, and gets what of it is worth the price.
 //!
 //! Keeps: a call reads a bounded number of rows, a round goes as far into each band of a
-//! host as enough of what it finds is worth the price, and a round that finds nothing is
-//! repeated only when the price has fallen, or a day later.
+//! host as enough of what it finds is worth the price, a host that must be left alone
+//! takes no more room than one look fills, and a round that finds nothing is repeated only
+//! when the price has fallen, or a day later.
 
 use std::collections::VecDeque;
 
@@ -175,7 +176,11 @@ impl State {
             let round = self.early.of_crawl.get_mut(&crawl);
             let Some(mut reached) = round.and_then(|round| round.left.pop_front()) else { break };
             let host = reached.host;
-            if self.window(crawl).early_of(host) >= wanted {
+            let window = self.window(crawl);
+            let (known, waits) = (window.early_of(host), window.waits_for_clock(host, now));
+            // Of one that must be left alone anything is enough: it would take the room of
+            // others, and the call for itself.
+            if known >= wanted || waits && known > 0 {
                 if let Some(round) = self.early.of_crawl.get_mut(&crawl) {
                     round.aside.push_back(reached);
                 }
@@ -184,7 +189,7 @@ impl State {
             let is_left = if self.is_worth_a_look(host, &mut left)? {
                 let now_s = now.div_euclid(1000);
                 let early = self.look_on(crawl, &mut reached, now_s, &mut left)?;
-                found += early.len();
+                found += if waits { 0 } else { early.len() };
                 self.window(crawl).offer_early(host, &early);
                 !early.is_empty() || !left.is_any()
             } else {

@@ -205,6 +205,10 @@ impl Turns {
             || early.is_some_and(|(_, (Reverse(at), _))| *at <= worthy_at)
     }
 
+    pub(super) fn waits_for_clock(&self, host: HostId, now_ms: i64) -> bool {
+        self.hosts.get(&host).is_some_and(|host| host.not_before_ms > now_ms)
+    }
+
     /// Hosts that may have something due, whatever their clocks.
     pub(super) fn hosts_due(&self, now_ms: i64) -> usize {
         self.all_due(now_ms).count()

@@ -306,6 +306,22 @@ async fn a_price_falls_no_further_while_what_is_worth_it_waits_for_the_clock_of_
 }
 
 #[tokio::test]
+async fn what_waits_for_the_clock_of_its_host_keeps_nobody_from_what_others_have() {
+    let of = |host: u32| (0..20).map(move |n| format!("http://h{host}.test/{n}"));
+    let urls: Vec<_> = (0..12).flat_map(of).collect();
+    let queue = looked_at(&urls, &[]).await;
+    let price = value(&queue, &urls[3]).await / 4.0;
+    let later = (queue.clock.now() + HOUR).as_millisecond();
+    queue.look().change(&format!(
+        "UPDATE hosts SET paused_until = {later} WHERE authority <> 'http://h5.test'"
+    ));
+    let queue = priced(queue, price).await;
+    let had = queue.lease(10).await;
+    assert_eq!(had.len(), 10);
+    assert!(had.iter().all(|leased| &*leased.host == "http://h5.test"), "{:?}", paths(&had));
+}
+
+#[tokio::test]
 async fn what_waits_for_the_robots_txt_of_its_host_is_had_once_that_is_known() {
     let urls: Vec<_> = (0..100).map(page).collect();
     let queue = looked_at(&urls, &[]).await;

@@ -5,10 +5,10 @@
 //! moved for that. Whoever asks for more than is due has hosts looked through, each once
 //! in a round and what comes due next first, and gets what of it is worth the price.
 //!
-//! Keeps: a call reads a bounded number of rows, a round goes as far into each band of a
-//! host as enough of what it finds is worth the price, a host that must be left alone
-//! takes no more room than one look fills, and a round that finds nothing is repeated only
-//! when the price has fallen, or a day later.
+//! Keeps: a call reads a bounded number of rows, a round goes through each band of a host
+//! where enough of what it finds is worth the price and in growing steps where it is not,
+//! a host that must be left alone takes no more room than one look fills, and a round that
+//! finds nothing is repeated only when the price has fallen, or a day later.
 
 use std::collections::VecDeque;
 
@@ -23,9 +23,12 @@ use crate::queue::{Candidate, Claim};
 
 /// Rows of a band that are looked at at once, which is also what a server is asked for.
 const LOOK: usize = 64;
-const PAGE: i64 = 64;
-/// Of these so many must be worth the price, or none behind them is looked at.
+/// One of so many of these must be worth the price, or what follows is stepped over.
 const WORTH_ONE_MORE: usize = 8;
+/// Behind a step so many are looked at first,
+const PROBE: usize = 16;
+/// and a step leads so far at least, in seconds.
+const LEAST_STEP: i64 = 3_600;
 /// Rows of one host that are looked at in a round.
 const LOOKED_AT: usize = 4_096;
 /// Reads, and rows, in one call at most: the next call goes on from there.
@@ -54,12 +57,14 @@ struct Reached {
     below: i64,
     /// Of that band, what is behind this.
     rest: Option<Spot>,
+    /// Were rows stepped over to come there?
+    is_probe: bool,
     looked_at: usize,
 }
 
 impl Reached {
     fn nothing(host: HostId) -> Self {
-        Self { host, below: i64::from(u8::MAX) + 1, rest: None, looked_at: 0 }
+        Self { host, below: i64::from(u8::MAX) + 1, rest: None, is_probe: false, looked_at: 0 }
     }
 }
 
@@ -75,6 +80,8 @@ struct Round {
     ticked_at: i64,
     looked_at: usize,
     found: usize,
+    /// Does it step over less at once than the last did, to come to other places?
+    is_close: bool,
     /// When the last call ended for what it may read, so that the next is to go on.
     cut_at: Option<i64>,
 }
@@ -230,6 +237,7 @@ impl State {
         let window = self.window(crawl);
         window.forget_early();
         let left = window.hosts_queued().map(Reached::nothing).collect();
+        let is_close = self.early.of_crawl.get(&crawl).is_some_and(|last| !last.is_close);
         let round = Round {
             left,
             aside: VecDeque::new(),
@@ -238,6 +246,7 @@ impl State {
             ticked_at,
             looked_at: 0,
             found: 0,
+            is_close,
             cut_at: None,
         };
         self.early.of_crawl.insert(crawl, round);
@@ -266,7 +275,8 @@ impl State {
                 },
             };
             reached.below = band;
-            let (later, looked_at, last) = self.later_of_band((crawl, host), band, behind)?;
+            let most = if reached.is_probe { PROBE } else { LOOK };
+            let (later, looked_at, last) = self.later_of_band((crawl, host), band, behind, most)?;
             self.gathering(|state| {
                 for (listed, row) in later {
                     found.extend(match row {
@@ -276,12 +286,15 @@ impl State {
                 }
                 Ok(())
             })?;
-            reached.rest = last.filter(|_| looked_at >= LOOK && found.len() >= WORTH_ONE_MORE);
             reached.looked_at += looked_at;
             left.rows = left.rows.saturating_sub(looked_at);
-            if let Some(round) = self.early.of_crawl.get_mut(&crawl) {
-                round.looked_at += looked_at;
-                round.found += found.len();
+            let Some(round) = self.early.of_crawl.get_mut(&crawl) else { break };
+            round.looked_at += looked_at;
+            round.found += found.len();
+            reached.rest = last.filter(|_| looked_at >= most);
+            reached.is_probe = reached.rest.is_some() && found.len() * WORTH_ONE_MORE < looked_at;
+            if reached.is_probe {
+                reached.rest = last.map(|last| beyond(last, now_s, round.is_close));
             }
         }
         Ok(found)
@@ -293,14 +306,16 @@ impl State {
         (crawl, host): (CrawlId, HostId),
         band: i64,
         (due_s, url): Spot,
+        most: usize,
     ) -> Result<Later, StoreError> {
         let is_embedded = self.conn.embedded().is_some();
         let statement = if is_embedded { &REST_WITH_VALUED } else { &LISTED_WITH_VALUED };
         let mut query = self.conn.prepare_cached(statement).map_err(engine)?;
-        let values = params![crawl.0, host.0, due_s, url, PAGE, band];
+        let page = i64::try_from(most).unwrap_or(i64::MAX);
+        let values = params![crawl.0, host.0, due_s, url, page, band];
         let mut rows = query.query(values).map_err(engine)?;
         let (mut later, mut looked_at, mut last) = (Vec::new(), 0, None);
-        while looked_at < LOOK
+        while looked_at < most
             && let Some(row) = rows.next().map_err(engine)?
             && row.get::<i64>(0).map_err(engine)? == band
         {
@@ -339,6 +354,16 @@ impl State {
     }
 }
 
+/// Where to look on behind what is not worth the price: what was written at another price
+/// lies together, as a rule. It leads on by as far as there is to what was looked at last,
+/// or half as far: in a few steps to the end of any list, and from round to round to other
+/// places.
+fn beyond((due_s, _): Spot, now_s: i64, is_close: bool) -> Spot {
+    let ahead = due_s.saturating_sub(now_s);
+    let step = if is_close { ahead / 2 } else { ahead };
+    (due_s.saturating_add(step.max(LEAST_STEP)), i64::MIN)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -346,7 +371,17 @@ mod tests {
     fn round(looked_at: usize, found: usize) -> Round {
         let (begun_at, price, ticked_at) = (1_000, 1.0, 900);
         let [left, aside] = [VecDeque::new(), VecDeque::new()];
-        Round { left, aside, begun_at, price, ticked_at, looked_at, found, cut_at: None }
+        Round {
+            left,
+            aside,
+            begun_at,
+            price,
+            ticked_at,
+            looked_at,
+            found,
+            is_close: false,
+            cut_at: None,
+        }
     }
 
     #[test]
@@ -373,5 +408,19 @@ mod tests {
         let mut unfinished = round(640, 10);
         unfinished.left.push_back(Reached::nothing(HostId(1)));
         assert!(!unfinished.is_over(0.1, 2_000, hour), "it is gone through first");
+    }
+
+    #[test]
+    fn steps_lead_to_the_end_of_any_list_and_never_back() {
+        for is_close in [false, true] {
+            let (now, mut spot, mut steps) = (1_000, (1_001, 7), 0);
+            while spot.0 < now + 400 * 86_400 {
+                let next = beyond(spot, now, is_close);
+                assert!(next > spot);
+                (spot, steps) = (next, steps + 1);
+            }
+            assert!(steps <= 24, "{steps}");
+        }
+        assert_eq!(beyond((i64::MAX, 1), 0, false).0, i64::MAX);
     }
 }

@@ -305,6 +305,39 @@ async fn a_price_falls_no_further_while_what_is_worth_it_waits_for_the_clock_of_
     assert!(now.parse::<f64>().unwrap() > 0.99 * price, "{now} {price}");
 }
 
+/// Rows of these URLs stand in one band.
+fn in_one_band(queue: &Queue, urls: &[String]) {
+    let these = format!("(SELECT id FROM url_view WHERE url IN ('{}'))", urls.join("', '"));
+    queue.look().change_packed(
+        &format!(
+            "UPDATE feedback SET place = (place & ~(127 << 7)) | (48 << 7) WHERE url_id IN {these}"
+        ),
+        &format!("UPDATE feedback SET band = 48 WHERE url_id IN {these}"),
+    );
+    queue.look().change(&format!("UPDATE queue SET band = 48 WHERE url_id IN {these}"));
+}
+
+#[tokio::test]
+async fn what_is_not_worth_it_and_due_sooner_hides_nothing_behind_it() {
+    let old: Vec<_> = (0..100).map(page).collect();
+    let young: Vec<_> = (100..300).map(page).collect();
+    let urls = [&old[..], &young].concat();
+    let queue = looked_at(&urls, &young).await;
+    let worth = most_of(&queue, &young).await;
+    assert!(value(&queue, &old[3]).await > 1.5 * worth);
+    in_one_band(&queue, &urls);
+    for (place, url) in young.iter().enumerate() {
+        let days = u32::try_from(place / 40 + 1).unwrap();
+        due_at(&queue, std::slice::from_ref(url), queue.clock.now() + days * DAY);
+    }
+    let queue = priced(queue, 1.3 * worth).await;
+    let mut had = BTreeSet::new();
+    for _ in 0..20 {
+        had.extend(queue.lease(PAGES).await.into_iter().map(|leased| leased.url));
+    }
+    assert_eq!(had, old.into_iter().collect());
+}
+
 #[tokio::test]
 async fn what_waits_for_the_clock_of_its_host_keeps_nobody_from_what_others_have() {
     let of = |host: u32| (0..20).map(move |n| format!("http://h{host}.test/{n}"));

@@ -166,7 +166,7 @@ impl State {
         }
         let unseen = hosts_due.saturating_sub(tallies.len());
         for host in &sampled {
-            self.window(crawl).drop_sample(*host);
+            self.window(crawl).forget_buffer(*host);
         }
         // Of a sample, hosts on which nobody may lease anything count, too.
         let hosts = hosts.max(sampled.len());

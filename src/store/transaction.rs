@@ -440,6 +440,8 @@ impl State {
     /// Windows may have handed out what is in the queue again.
     fn doubt_windows(&mut self) {
         self.windows.values_mut().for_each(Window::invalidate_all);
+        // What was found early has gone with that, and a look goes nowhere twice.
+        self.early.clear();
         self.none_new.clear();
         self.paused_heads.get_mut().clear();
     }

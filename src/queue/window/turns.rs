@@ -113,6 +113,10 @@ impl Turns {
         if !self.ready.contains(&host) {
             self.wait(host);
         }
+        // It may be sooner than it was.
+        if let Some(&(_, is_worth)) = self.spare_waiting.get_priority(&host) {
+            self.offer_spare(host, is_worth);
+        }
         self.sweep_idle();
     }
 
@@ -165,6 +169,11 @@ impl Turns {
         self.spare_waiting.remove(&host);
     }
 
+    pub(super) fn drop_all_spare(&mut self) {
+        self.spare.clear();
+        self.spare_waiting.clear();
+    }
+
     pub(super) fn next_spare(&mut self, now_ms: i64) -> Option<HostId> {
         let now_ms = self.latest_now_ms.max(now_ms);
         self.latest_now_ms = now_ms;
@@ -194,6 +203,15 @@ impl Turns {
         let worthy_at = self.next_worthy_at().unwrap_or(i64::MAX);
         due.is_some_and(|due| due <= now_ms)
             || early.is_some_and(|(_, (Reverse(at), _))| *at <= worthy_at)
+    }
+
+    pub(super) fn has_queued(&self, host: HostId) -> bool {
+        self.hosts.get(&host).is_some_and(|host| host.due_at_ms.is_some())
+    }
+
+    /// A host is not to be served before.
+    pub(super) fn clock(&self, host: HostId) -> Option<i64> {
+        Some(self.hosts.get(&host)?.not_before_ms)
     }
 
     /// Hosts that may have something due, whatever their clocks.

@@ -61,6 +61,16 @@ impl Serving<'_> {
         queues >= most || self.leased.len() >= MAX_GET as usize
     }
 
+    /// How many more URLs this call may have at most.
+    fn left(&self) -> usize {
+        let (left, get) = (MAX_GET as usize - self.leased.len(), self.get);
+        if get.max_queues == 0 || get.per_queue == 0 {
+            return left;
+        }
+        let queues = (get.max_queues as usize).saturating_sub(self.progress.served.len());
+        left.min(queues.saturating_mul(get.per_queue as usize))
+    }
+
     /// How many more URLs of a queue this call may have, if so many are out.
     fn room(&self, out: u32) -> usize {
         let left = MAX_GET as usize - self.leased.len();
@@ -105,7 +115,7 @@ impl State {
             };
             self.serve_queues(&mut call, &mut serving, only.as_deref())?;
             if only.is_none() && !serving.is_full() {
-                self.look_to_spare(&mut call, MAX_GET as usize)?;
+                self.look_to_spare(&mut call, &[], serving.left())?;
                 self.serve_queues(&mut call, &mut serving, None)?;
             }
             let held_up = self.windows.get(&crawl).is_some_and(|w| w.is_held_up(call.now));

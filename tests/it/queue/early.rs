@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use sitemapd::model::Outcome;
 use sitemapd::queue::{LeaseRequest, Settlement};
+use sitemapd::store::RobotsRead;
 use sitemapd::store::frontier::{Get, Progress};
 
-use crate::support::queue_daemon::{Queue, ask, paths, report};
+use crate::support::queue_daemon::{Queue, ask, paths, report, site};
 
 const HOUR: Duration = Duration::from_secs(3_600);
 const DAY: Duration = Duration::from_secs(86_400);
@@ -121,6 +122,41 @@ async fn a_site_that_is_paused_gives_nothing_early_even_of_what_was_found() {
 }
 
 #[tokio::test]
+async fn who_names_its_site_has_it_too() {
+    let queue = written_when_dear_and_cheap_now().await;
+    let of_site = || LeaseRequest { sites: vec!["a".to_owned()], per_host: 30, ..ask(100) };
+    let mut had = BTreeSet::new();
+    loop {
+        let leased = queue.lease_as(of_site()).await.urls;
+        if leased.is_empty() {
+            break;
+        }
+        assert!(leased.iter().all(|leased| leased.due_at > queue.clock.now()));
+        let before = had.len();
+        had.extend(leased.iter().map(|leased| leased.url.clone()));
+        assert_eq!(had.len(), before + leased.len(), "each is with one fetcher");
+    }
+    assert!(had.len() > 250, "{}", had.len());
+    assert!(!had.contains(&page(7)), "its fetcher put it off");
+}
+
+#[tokio::test]
+async fn who_names_a_site_is_told_when_its_host_may_be_asked_for_what_is_not_due() {
+    let urls: Vec<_> = (0..100).map(page).collect();
+    let queue = looked_at(&urls, &[]).await;
+    let price = value(&queue, &urls[3]).await / 4.0;
+    let later = queue.clock.now() + HOUR / 2;
+    let until = later.as_millisecond();
+    queue.look().change(&format!("UPDATE hosts SET paused_until = {until}"));
+    let queue = priced(queue, price).await;
+    let of_site = || LeaseRequest { sites: vec!["a".to_owned()], ..ask(10) };
+    let batch = queue.lease_as(of_site()).await;
+    assert_eq!((batch.urls.len(), batch.next_due_at), (0, Some(later)));
+    queue.clock.advance(HOUR / 2);
+    assert_eq!(queue.lease_as(of_site()).await.urls.len(), 10);
+}
+
+#[tokio::test]
 async fn crawlers_of_the_frontier_have_it_too() {
     let queue = written_when_dear_and_cheap_now().await;
     let get = Get {
@@ -138,7 +174,7 @@ async fn crawlers_of_the_frontier_have_it_too() {
 async fn who_names_a_budget_has_it_as_far_as_that_goes() {
     let queue = written_when_dear_and_cheap_now().await;
     let budget = "[recrawl]\nbudget = \"2400/day\"\n";
-    let text = format!("{budget}{}", crate::support::queue_daemon::site("a", "http://a.test/", ""));
+    let text = format!("{budget}{}", site("a", "http://a.test/", ""));
     queue.reload(&text).await.unwrap();
     assert!(queue.lease(PAGES).await.is_empty(), "the hour has brought nothing yet");
     queue.clock.advance(HOUR / 2);
@@ -184,7 +220,7 @@ fn page_of_b(number: u32) -> String {
 
 /// Pages of two hosts that changed now and then. Those that are `young` were looked at five
 /// days ago, the others 45. No row is due for ten days.
-async fn looked_at(urls: &[String], young: &[String]) -> Queue {
+pub(super) async fn looked_at(urls: &[String], young: &[String]) -> Queue {
     let queue = Queue::simple().await;
     queue.list_urls("a", urls.iter().cloned()).await;
     let look = async |queue: &Queue, most, outcome| {
@@ -226,7 +262,7 @@ fn due_at(queue: &Queue, urls: &[String], due: jiff::Timestamp) {
 }
 
 /// In a daemon that begins now, a fetch must be worth so much.
-async fn priced(queue: Queue, price: f64) -> Queue {
+pub(super) async fn priced(queue: Queue, price: f64) -> Queue {
     let queue = queue.reopen(Duration::ZERO).await;
     let now = queue.clock.now().as_millisecond();
     let price = format!("UPDATE prices SET price = {price}, ticked_at = {now}, asked = 0");
@@ -234,7 +270,7 @@ async fn priced(queue: Queue, price: f64) -> Queue {
     queue.reopen(Duration::ZERO).await
 }
 
-async fn value(queue: &Queue, url: &str) -> f64 {
+pub(super) async fn value(queue: &Queue, url: &str) -> f64 {
     queue.view(url).await.learned.unwrap().numbers.value
 }
 
@@ -302,4 +338,67 @@ async fn a_price_falls_no_further_while_what_is_worth_it_waits_for_the_clock_of_
     queue.maintain().await;
     let now = queue.look().text("SELECT CAST(price AS TEXT) FROM prices").unwrap();
     assert!(now.parse::<f64>().unwrap() > 0.99 * price, "{now} {price}");
+}
+
+/// Rows of these URLs stand in one band.
+fn in_one_band(queue: &Queue, urls: &[String]) {
+    let these = format!("(SELECT id FROM url_view WHERE url IN ('{}'))", urls.join("', '"));
+    queue.look().change_packed(
+        &format!(
+            "UPDATE feedback SET place = (place & ~(127 << 7)) | (48 << 7) WHERE url_id IN {these}"
+        ),
+        &format!("UPDATE feedback SET band = 48 WHERE url_id IN {these}"),
+    );
+    queue.look().change(&format!("UPDATE queue SET band = 48 WHERE url_id IN {these}"));
+}
+
+#[tokio::test]
+async fn what_is_not_worth_it_and_due_sooner_hides_nothing_behind_it() {
+    let old: Vec<_> = (0..100).map(page).collect();
+    let young: Vec<_> = (100..300).map(page).collect();
+    let urls = [&old[..], &young].concat();
+    let queue = looked_at(&urls, &young).await;
+    let worth = most_of(&queue, &young).await;
+    assert!(value(&queue, &old[3]).await > 1.5 * worth);
+    in_one_band(&queue, &urls);
+    for (place, url) in young.iter().enumerate() {
+        let days = u32::try_from(place / 40 + 1).unwrap();
+        due_at(&queue, std::slice::from_ref(url), queue.clock.now() + days * DAY);
+    }
+    let queue = priced(queue, 1.3 * worth).await;
+    let mut had = BTreeSet::new();
+    for _ in 0..20 {
+        had.extend(queue.lease(PAGES).await.into_iter().map(|leased| leased.url));
+    }
+    assert_eq!(had, old.into_iter().collect());
+}
+
+#[tokio::test]
+async fn what_waits_for_the_clock_of_its_host_keeps_nobody_from_what_others_have() {
+    let of = |host: u32| (0..20).map(move |n| format!("http://h{host}.test/{n}"));
+    let urls: Vec<_> = (0..12).flat_map(of).collect();
+    let queue = looked_at(&urls, &[]).await;
+    let price = value(&queue, &urls[3]).await / 4.0;
+    let later = (queue.clock.now() + HOUR).as_millisecond();
+    queue.look().change(&format!(
+        "UPDATE hosts SET paused_until = {later} WHERE authority <> 'http://h5.test'"
+    ));
+    let queue = priced(queue, price).await;
+    let had = queue.lease(10).await;
+    assert_eq!(had.len(), 10);
+    assert!(had.iter().all(|leased| &*leased.host == "http://h5.test"), "{:?}", paths(&had));
+}
+
+#[tokio::test]
+async fn what_waits_for_the_robots_txt_of_its_host_is_had_once_that_is_known() {
+    let urls: Vec<_> = (0..100).map(page).collect();
+    let queue = looked_at(&urls, &[]).await;
+    let price = value(&queue, &urls[3]).await / 4.0;
+    let queue = priced(queue, price).await;
+    queue.reload(&site("a", "http://a.test/", "obey_robots = true")).await.unwrap();
+    assert!(queue.lease(100).await.is_empty());
+    let rules = RobotsRead::Rules { body: Vec::new(), status: 200, crawl_delay: None };
+    let until = queue.clock.now() + DAY;
+    queue.store.save_robots(queue.host("http://a.test"), rules, until).await.unwrap();
+    assert_eq!(queue.lease(100).await.len(), 100);
 }

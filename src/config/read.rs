@@ -30,11 +30,13 @@ pub(super) struct Reader<'a> {
     /// Relative paths are relative to this folder.
     pub(super) base: &'a Path,
     faults: Vec<Fault>,
+    /// Where values begin that mean nothing: they are not held against others.
+    unread: Vec<usize>,
 }
 
 impl<'a> Reader<'a> {
     pub(super) fn new(document: &'a Document, base: &'a Path) -> Self {
-        Self { document, base, faults: Vec::new() }
+        Self { document, base, faults: Vec::new(), unread: Vec::new() }
     }
 
     /// What `leaf` means; `None` where it is not there, or is wrong, which is
@@ -50,6 +52,7 @@ impl<'a> Reader<'a> {
             Err(message) => {
                 let found = show(leaf.get_ref());
                 self.fault(&leaf.span(), format!("found {found}, {message}"));
+                self.unread.push(leaf.span().start);
                 None
             }
         }
@@ -95,9 +98,14 @@ impl<'a> Reader<'a> {
         self.faults
     }
 
+    /// Was something typed here that means nothing, which has been noted?
+    pub(super) fn is_unread(&self, leaf: &Leaf) -> bool {
+        leaf.as_ref().is_some_and(|leaf| self.unread.contains(&leaf.span().start))
+    }
+
     /// Notes `min` over `max`, at the one of the two that was typed.
     pub(super) fn ordered(&mut self, min: (&Leaf, Duration), max: (&Leaf, Duration), key: &str) {
-        if min.1 > max.1 {
+        if min.1 > max.1 && !self.is_unread(min.0) && !self.is_unread(max.0) {
             let (min_text, max_text) = (format_duration(min.1), format_duration(max.1));
             let message = format!(
                 "{key}.min is \"{min_text}\" and {key}.max is \"{max_text}\", \

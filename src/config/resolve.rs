@@ -232,8 +232,9 @@ fn poll(poll: &mut Poll, raw: &RawPoll, reader: &mut Reader<'_>) {
     reader.set(&mut poll.max, &raw.max, duration(INTERVALS));
     reader.ordered((&raw.min, poll.min), (&raw.max, poll.max), "poll");
     reader.set(&mut poll.first, &raw.first, duration(INTERVALS));
-    // Where min and max contradict each other, that is said and enough.
-    if poll.min <= poll.max {
+    // Where min and max contradict each other, or mean nothing, that is said and enough.
+    let are_read = !reader.is_unread(&raw.min) && !reader.is_unread(&raw.max);
+    if are_read && poll.min <= poll.max {
         first(poll, &raw.first, reader);
     }
     reader.set(&mut poll.jitter, &raw.jitter, number(0.0..=0.5));

@@ -222,13 +222,24 @@ impl<T: DeserializeOwned, S: Sync> FromRequestParts<S> for Params<T> {
 /// What is wrong with a query, in our own words. An unknown parameter is often
 /// the second half of a URL that was pasted as it is.
 fn query_mistake(said: &str) -> String {
+    // What Rust says of a text that is no number, or no boolean.
+    const WORDS: [(&str, &str); 4] = [
+        (": invalid digit found in string", " must be a whole number of 0 or more"),
+        (": cannot parse integer from empty string", " is empty; it must be a whole number"),
+        (": number too large to fit in target type", " is far too large a number"),
+        (": provided string was not `true` or `false`", " must be true or false"),
+    ];
     let cause = said.strip_prefix("Failed to deserialize query string: ").unwrap_or(said);
     let hint = if cause.contains("unknown field") {
         " A URL given as a value must have its `&` percent-encoded as %26."
     } else {
         ""
     };
-    format!("In the query: {cause}.{hint}")
+    let plain = WORDS.iter().find_map(|(said, words)| Some((cause.strip_suffix(said)?, words)));
+    match plain {
+        Some((name, words)) => format!("In the query: {name}{words}."),
+        None => format!("In the query: {cause}.{hint}"),
+    }
 }
 
 /// The one parameter of a path, as text.
@@ -349,6 +360,22 @@ mod tests {
             let problem = read_json::<Known>(body.as_bytes()).expect_err(body);
             assert_eq!(problem.kind(), kind, "{body}");
             assert!(problem.detail().contains(named), "{body}: {}", problem.detail());
+        }
+    }
+
+    #[test]
+    fn a_parameter_that_is_no_number_is_told_in_plain_words() {
+        for (query, told) in [
+            ("one=a", "In the query: one must be a whole number of 0 or more."),
+            ("one=-1", "In the query: one must be a whole number of 0 or more."),
+            ("one=", "In the query: one is empty; it must be a whole number."),
+            ("one=256", "In the query: one is far too large a number."),
+            ("two=1", "In the query: two: unknown field `two`, expected `one`. A URL"),
+        ] {
+            let uri = format!("/v1/sites?{query}").parse().expect("a URI");
+            let rejection = Query::<Known>::try_from_uri(&uri).expect_err(query);
+            let mistake = query_mistake(&rejection.body_text());
+            assert!(mistake.starts_with(told), "{query}: {mistake}");
         }
     }
 

@@ -22,6 +22,10 @@ fn a_fault_names_line_key_found_and_allowed() {
         ),
         ("[poll]\nmin = \"10\"", "\"10\" has no unit: write \"10s\" for seconds"),
         ("[poll]\njitter = 0.9", "2: poll.jitter: found 0.9, allowed is a number from 0 to 0.5"),
+        // What is left at its default for it contradicts nothing.
+        ("[poll]\nmin = \"5\"\nfirst = \"10s\"", "2: poll.min: found \"5\", allowed is a duration"),
+        ("[poll]\nmin = \"8d\"\nmax = \"x\"", "3: poll.max: found \"x\", allowed is a duration"),
+        ("[recrawl]\nmin = \"x\"\nmax = \"30m\"", "2: recrawl.min: found \"x\", allowed is"),
         ("[fetch]\nmax_redirects = -1", "allowed is a whole number from 0 to 20"),
         ("[fetch]\nmax_redirects = 2.5", "found 2.5, allowed is a whole number from 0 to 20"),
         (

@@ -175,7 +175,7 @@ impl<'a> Publisher<'a> {
                     continue;
                 }
                 Err(error) => {
-                    if matches!(error, StoreError::Away(_)) {
+                    if matches!(error, StoreError::Away(_) | StoreError::Unreached(_)) {
                         self.egress.not_answered(began);
                     }
                     return Err(error.into());

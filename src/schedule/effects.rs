@@ -1,7 +1,6 @@
 //! From a document to the rows of the store: compared, judged, applied in
 //! chunks. Each step may be repeated without harm; nothing here ends a poll.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,7 +14,6 @@ use crate::config::{Config, PollRule};
 use crate::diff::document::followed_digest;
 use crate::diff::snapshot::{EntryHints, Row, Snapshot, SnapshotEntry};
 use crate::diff::{self, Document, Left, ROLLS_OF_A_WINDOW, Rules};
-use crate::model::{ChangeKind, UrlId};
 use crate::recrawl::later;
 use crate::store::views::Counts;
 use crate::store::{
@@ -89,11 +87,15 @@ impl Poll<'_> {
         let Verdict { mut next, mut counts, tells_absence, held, .. } = verdict;
         let logged = self.poller.store.logged(origin).await?;
         self.admit_all(admissions, again, origin, &mut next, &mut counts).await?;
-        if tells_absence && !logged.is_empty() {
-            let stranded = self.stranded(&logged, &next, held).await?;
-            counts.missing += stranded.len() as u64;
-            absences.extend(stranded.iter().map(|&(url, _)| Absence::Missing(url)));
-            next.extend(stranded.into_iter().map(|(_, entry)| entry));
+        if !logged.is_empty() {
+            let stranded = self.poller.store.stranded(read::stranded(&logged, &next)).await?;
+            let (refused, missing) = read::refused(stranded, &next);
+            absences.extend(refused.into_iter().map(Absence::Unwant));
+            if tells_absence {
+                counts.missing += missing.len() as u64;
+                absences.extend(missing.iter().map(|it| Absence::Missing(it.url)));
+                next.extend(missing.into_iter().map(|it| self.missed(it, held)));
+            }
         }
         for chunk in signals.chunks(BATCH) {
             let mut effects: Vec<Effect> =
@@ -120,14 +122,8 @@ impl Poll<'_> {
 
     /// What a read of this source that died had told of as new, and the document no
     /// longer lists: missing for the first time, as if that read had come to its end.
-    async fn stranded(
-        &self,
-        logged: &HashSet<(ChangeKind, UrlId)>,
-        next: &[SnapshotEntry],
-        held: bool,
-    ) -> Result<Vec<(UrlId, SnapshotEntry)>, StoreError> {
-        let stranded = self.poller.store.stranded(read::stranded(logged, next)).await?;
-        let missed = |Stranded { url, key, kind }: Stranded| SnapshotEntry {
+    fn missed(&self, Stranded { url, key, kind }: Stranded, held: bool) -> SnapshotEntry {
+        SnapshotEntry {
             key,
             row: Row::Url(url),
             lastmod: None,
@@ -135,8 +131,7 @@ impl Poll<'_> {
             digest: followed_digest(kind),
             misses: u8::from(!held),
             missing_since: Some(self.began.as_second()),
-        };
-        Ok(stranded.into_iter().map(|it| (it.url, missed(it))).collect())
+        }
     }
 
     /// Applies one chunk, and fills in the rows that it made.

@@ -24,8 +24,8 @@ use crate::fetch::body::{Decoded, Decoding, Strict};
 use crate::model::{ChangeKind, Follow, Lastmod, UrlId};
 use crate::parse::doubt::Doubts;
 use crate::parse::{self, Context, Issue, IssueCode, Item, Limits, Report};
-use crate::store::Effect;
 use crate::store::views::Counts;
+use crate::store::{Effect, Stranded};
 use crate::url::without_fragment;
 
 /// Bytes of a body as sent, up to which its document is small.
@@ -346,6 +346,22 @@ pub(super) fn stranded(
         stranded.remove(&url);
     }
     stranded.into_iter().collect()
+}
+
+/// Of those the ones that are listed, but refused by rules that came after that read, and
+/// the ones that are not listed.
+pub(super) fn refused(
+    stranded: Vec<Stranded>,
+    next: &[SnapshotEntry],
+) -> (Vec<UrlId>, Vec<Stranded>) {
+    if stranded.is_empty() {
+        return (Vec::new(), stranded);
+    }
+    let is_refused = |entry: &&SnapshotEntry| matches!(entry.row, Row::Rejected(_));
+    let keys: HashSet<u64> = next.iter().filter(is_refused).map(|entry| entry.key).collect();
+    let (refused, missing): (Vec<_>, _) =
+        stranded.into_iter().partition(|it| keys.contains(&it.key));
+    (refused.into_iter().map(|it| it.url).collect(), missing)
 }
 
 /// What is left of the absences once the rows of all entries are known: a page

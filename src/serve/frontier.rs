@@ -219,9 +219,11 @@ fn status_of(error: &StoreError) -> Status {
         StoreError::Gone(_) | StoreError::Refused(_) | StoreError::Misconfigured(_) => {
             Status::invalid_argument(text)
         }
-        StoreError::Busy | StoreError::Away(_) | StoreError::Elsewhere | StoreError::Closed => {
-            Status::unavailable(text)
-        }
+        StoreError::Busy
+        | StoreError::Away(_)
+        | StoreError::Unreached(_)
+        | StoreError::Elsewhere
+        | StoreError::Closed => Status::unavailable(text),
         StoreError::Full => Status::resource_exhausted(text),
         StoreError::Unusable(_) | StoreError::Failed(_) | StoreError::Engine(_) => {
             tracing::error!(%error, "a call of the frontier failed");

@@ -264,6 +264,15 @@ impl From<StoreError> for Problem {
                      not; ask again.",
                 )
             }
+            StoreError::Unreached(why) => {
+                let error = why.escape_debug().to_string();
+                tracing::warn!(error, "another daemon of the store is not reached");
+                Self::new(
+                    Kind::Unavailable,
+                    "The daemon that has that part of the store does not answer. What was asked \
+                     for may have been done or not; ask again.",
+                )
+            }
             StoreError::Full => Self::new(
                 Kind::StorageFull,
                 "The disk is full; nothing was changed. Reads still work.",
@@ -349,6 +358,7 @@ mod tests {
             (StoreError::Closed, Kind::Unavailable, 503),
             (StoreError::Busy, Kind::Busy, 503),
             (StoreError::Away(text()), Kind::Unavailable, 503),
+            (StoreError::Unreached(text()), Kind::Unavailable, 503),
             (StoreError::Elsewhere, Kind::Unavailable, 503),
             (StoreError::Full, Kind::StorageFull, 503),
             (StoreError::NotFound(text()), Kind::NotFound, 404),

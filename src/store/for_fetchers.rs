@@ -91,9 +91,12 @@ impl Store {
                 Some(address) => match peers.ask(&address, &Order::Lease(share)).await {
                     Ok(reply) => reply.leased()?,
                     // It has nothing to give just now.
-                    Err(StoreError::Away(_) | StoreError::Elsewhere | StoreError::NotFound(_)) => {
-                        continue;
-                    }
+                    Err(
+                        StoreError::Away(_)
+                        | StoreError::Unreached(_)
+                        | StoreError::Elsewhere
+                        | StoreError::NotFound(_),
+                    ) => continue,
                     Err(error) if batch.urls.is_empty() => return Err(error),
                     Err(_) => continue,
                 },

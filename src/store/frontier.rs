@@ -228,7 +228,7 @@ impl Store {
             // What is leased is the client's all the same, though an owner is away.
             let why = match tokio::time::timeout(TOLD_WITHIN, told).await {
                 Ok(told) => told.err(),
-                Err(_) => Some(StoreError::Away("it does not answer".to_owned())),
+                Err(_) => Some(StoreError::Unreached("a daemon does not answer".to_owned())),
             };
             if let Some(error) = why {
                 tracing::warn!(%error, "hosts of queues that were served are not delayed");

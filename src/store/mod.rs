@@ -177,6 +177,10 @@ pub enum StoreError {
     /// asked for may have been done or not. Try again.
     #[error("the database server is away: {0}")]
     Away(String),
+    /// Another daemon, which has that part of the store, does not answer, or ends: what
+    /// was asked for may have been done or not. Try again.
+    #[error("{0}")]
+    Unreached(String),
     /// Another daemon works on that part of the store, or will in a moment. Try
     /// again.
     #[error("that part of the store is about to be another daemon's")]
@@ -234,7 +238,7 @@ impl StoreError {
 
     /// Will the same go well in a moment, as far as one can tell?
     pub(crate) fn passes(&self) -> bool {
-        matches!(self, Self::Busy | Self::Away(_))
+        matches!(self, Self::Busy | Self::Away(_) | Self::Unreached(_))
     }
 }
 

@@ -339,7 +339,11 @@ impl Store {
                     }
                     // The database is away, and others do not help.
                     Err(error @ StoreError::Away(_)) if owner == Owner::Us => return Err(error),
-                    Err(error @ (StoreError::Elsewhere | StoreError::Away(_))) => {
+                    Err(
+                        error @ (StoreError::Elsewhere
+                        | StoreError::Away(_)
+                        | StoreError::Unreached(_)),
+                    ) => {
                         why = error;
                         left.extend(share);
                     }
@@ -548,7 +552,7 @@ mod tests {
             (StoreError::Gone(text()), StoreError::Gone(text())),
             (StoreError::Refused(text()), StoreError::Refused(text())),
             // What ends that daemon does not end this one.
-            (StoreError::Failed(text()), StoreError::Away(text())),
+            (StoreError::Failed(text()), StoreError::Unreached(text())),
         ] {
             let sent = serde_json::to_string(&Told::from(error)).unwrap();
             let told: Told = serde_json::from_str(&sent).unwrap();

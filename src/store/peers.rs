@@ -176,7 +176,7 @@ impl Peers {
     /// Has another daemon do something.
     pub(super) async fn ask(&self, address: &str, order: &Order) -> Result<Reply, StoreError> {
         let away = |error: &dyn std::fmt::Display| {
-            StoreError::Away(format!("the daemon at {address} does not answer: {error}"))
+            StoreError::Unreached(format!("the daemon at {address} does not answer: {error}"))
         };
         let body = serde_json::to_vec(order).map_err(|e| StoreError::Engine(e.to_string()))?;
         let secret = self.secret.read().unwrap_or_else(PoisonError::into_inner).clone();
@@ -199,6 +199,7 @@ pub(crate) enum Told {
     Busy,
     Full,
     Away(String),
+    Unreached(String),
     NotFound(String),
     Gone(String),
     Refused(String),
@@ -216,10 +217,11 @@ impl From<StoreError> for Told {
             StoreError::Refused(text) | StoreError::Misconfigured(text) => Self::Refused(text),
             StoreError::Engine(text) => Self::Engine(text),
             // What ends that daemon does not end this one.
-            StoreError::Closed => Self::Away("it is stopping".to_owned()),
-            StoreError::Away(text) | StoreError::Unusable(text) | StoreError::Failed(text) => {
-                Self::Away(text)
+            StoreError::Closed => Self::Unreached("another daemon is stopping".to_owned()),
+            StoreError::Unreached(text) | StoreError::Unusable(text) | StoreError::Failed(text) => {
+                Self::Unreached(text)
             }
+            StoreError::Away(text) => Self::Away(text),
         }
     }
 }
@@ -231,6 +233,7 @@ impl From<Told> for StoreError {
             Told::Busy => Self::Busy,
             Told::Full => Self::Full,
             Told::Away(text) => Self::Away(text),
+            Told::Unreached(text) => Self::Unreached(text),
             Told::NotFound(text) => Self::NotFound(text),
             Told::Gone(text) => Self::Gone(text),
             Told::Refused(text) => Self::Refused(text),
@@ -265,6 +268,18 @@ mod tests {
         for other in ["", "ab", "abd", "abcd", "ABC"] {
             assert!(!peers.knows(other), "{other:?}");
         }
+    }
+
+    #[tokio::test]
+    async fn that_another_daemon_does_not_answer_is_not_said_of_the_database_server() {
+        let peers = Peers::new().unwrap();
+        let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let nobody = taken.local_addr().unwrap().to_string();
+        drop(taken);
+        let order = Order::Release(Vec::new(), std::time::Duration::ZERO);
+        let said = peers.ask(&nobody, &order).await.map(|_| ()).unwrap_err().to_string();
+        let expected = format!("the daemon at {nobody} does not answer");
+        assert!(said.starts_with(&expected), "{said}");
     }
 
     #[test]

@@ -48,6 +48,11 @@ pub(super) mod site_state {
     pub(crate) const UNREGISTERED: i64 = 2;
 }
 
+/// What a poll hears that wants to keep something of a site that is gone.
+pub(super) fn forgotten() -> StoreError {
+    StoreError::Gone("its site was forgotten while it was read".to_owned())
+}
+
 /// Key of `meta`: a site was paused when it left the config.
 fn left_paused(site: SiteId) -> String {
     format!("left_paused.{}", site.0)
@@ -391,7 +396,8 @@ impl State {
         id.map(SiteId).ok_or_else(|| StoreError::NotFound(format!("no site is named {name:?}")))
     }
 
-    /// The form that a site's home page redirects to; says whether it is new.
+    /// The form that a site's home page redirects to; says whether it is new. `Gone`
+    /// where the site was forgotten while its home page was read.
     pub(super) fn learn_origin(&mut self, id: SiteId, origin: &Url) -> Result<bool, StoreError> {
         self.carry_blocks(id, origin)?;
         self.conn
@@ -404,11 +410,14 @@ impl State {
     /// Blocks what is blocked at the form that a site has had at its twin as well, where
     /// its pages come as new ones from now on.
     fn carry_blocks(&mut self, id: SiteId, origin: &Url) -> Result<(), StoreError> {
-        let (crawl, old): (i64, String) = self
+        let known: Option<(i64, String)> = self
             .conn
             .prepare_cached("SELECT crawl_id, origin FROM sites WHERE id = ?1")
-            .and_then(|mut query| query.query_row([id.0], |row| Ok((row.get(0)?, row.get(1)?))))
+            .and_then(|mut query| {
+                query.query_row([id.0], |row| Ok((row.get(0)?, row.get(1)?))).optional()
+            })
             .map_err(engine)?;
+        let (crawl, old) = known.ok_or_else(forgotten)?;
         let new = authority(origin);
         if old == new || !Url::parse(&old).is_ok_and(|old| are_twins(&old, origin)) {
             return Ok(());

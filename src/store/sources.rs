@@ -10,6 +10,7 @@ use super::grants::REVOKED;
 use super::hosts::partition_of;
 use super::polling::NextPollAt;
 use super::rows::{decode, lastmod_columns};
+use super::sites::forgotten;
 use super::state::State;
 use super::sums::Sum;
 use super::{StoreError, engine};
@@ -167,9 +168,10 @@ impl State {
     fn site_sources(&self, site: SiteId) -> Result<u64, StoreError> {
         self.conn
             .prepare_cached("SELECT sources FROM sites WHERE id = ?1")
-            .and_then(|mut query| query.query_row([site.0], |row| row.get::<i64>(0)))
+            .and_then(|mut query| query.query_row([site.0], |row| row.get::<i64>(0)).optional())
+            .map_err(engine)?
             .map(|sources| (sources + self.sums.of(site).sources).unsigned_abs())
-            .map_err(engine)
+            .ok_or_else(forgotten)
     }
 
     /// Those that are not retired.

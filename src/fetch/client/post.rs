@@ -2,8 +2,9 @@
 //!
 //! It passes the same guard, gate and resolver as a poll, hop by hop. But where it
 //! goes any document says, and it may change something there: what `fetch.allow`
-//! opens for polls is open to it only at the host of the source itself. Of the
-//! answer only the status and a few words of it are read.
+//! opens for polls is open to it only at the host of the source itself, and only there
+//! does it go out on a connection that was opened before. Of the answer only the status
+//! and a few words of it are read.
 
 use std::time::Duration;
 
@@ -115,24 +116,29 @@ impl Fetcher {
         }
         let asking = async {
             let host = url.host_str().unwrap_or_default();
+            // A connection that is kept was opened by whoever asked there before, and may
+            // lead where only polls may go: by the time that its other end is known, the
+            // form is sent.
+            let client = if is_at_home { &inner.client } else { &inner.closing };
             let once = || {
-                let request = inner.client.post(url.clone()).header(CONTENT_TYPE, FORM);
+                let request = client.post(url.clone()).header(CONTENT_TYPE, FORM);
                 let sending = request.body(body.to_owned()).send();
                 resolver::with_checked(host, addresses.clone(), sending)
             };
-            let was_warm = inner.warm.take(url, Instant::now());
+            let was_warm = is_at_home && inner.warm.take(url, Instant::now());
             // Asking a hub twice for the same is harmless.
             let outcome = match once().await {
                 Err(error) if was_warm && failure::is_stale_connection(&error) => once().await,
                 other => other,
             };
             let mut response = outcome.map_err(|error| inner.limits.explain(error))?;
-            inner.warm.put(url, Instant::now());
+            if is_at_home {
+                inner.warm.put(url, Instant::now());
+            }
             if !inner.proxied
                 && let Some(peer) = response.remote_addr()
             {
                 inner.guard.check_addr(peer)?;
-                // A connection that a poll had opened may lead elsewhere than a new one.
                 if !is_at_home && !is_public(peer.ip()) {
                     return Err(inside());
                 }

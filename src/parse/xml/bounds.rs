@@ -186,6 +186,10 @@ pub(super) enum MarkEnd {
     /// The mark was forgotten or mistyped, and this is behind a `>`, or the end of the
     /// document.
     Forgotten(usize),
+    /// The document ends before the mark comes, and markup stands before the first `>`,
+    /// which this is behind. What was taken out on purpose may have been cut within, or
+    /// the mark was forgotten.
+    Unended(usize),
     /// More of the document is needed.
     Unsure,
     /// Not near: it is as long as it is.
@@ -219,8 +223,16 @@ impl MarkEnd {
         if is_all && !last {
             return Self::Unsure;
         }
-        let found =
-            if is_all { memchr::memchr(b'>', near).or(near.len().checked_sub(1)) } else { bare() };
+        let found = match bare() {
+            None if is_all => {
+                let behind_markup = memchr::memchr(b'>', near);
+                if let Some(at) = behind_markup.filter(|_| marks.holds_entries) {
+                    return Self::Unended(at + 1);
+                }
+                behind_markup.or(near.len().checked_sub(1))
+            }
+            found => found,
+        };
         match found {
             Some(at) => Self::Forgotten(at + 1),
             None if is_all => Self::Forgotten(0),
@@ -239,6 +251,16 @@ impl MarkEnd {
         let mark = memchr::memmem::find(near.get(..end)?, b"?>");
         Some(mark.map_or(Self::Forgotten(end), |at| Self::Proper(at + "?>".len())))
     }
+}
+
+/// Is the last end tag of some markup, which may be cut, that of an element with this
+/// local name?
+pub(super) fn ends_with_end_of(markup: &str, element: &str) -> bool {
+    let Some(at) = memchr::memmem::rfind(markup.as_bytes(), b"</") else { return false };
+    let inner = markup.get(at + "</".len()..).unwrap_or_default();
+    let name = inner.get(..NameLen::of(inner.as_bytes()).len).unwrap_or_default();
+    let local = name.rsplit_once(':').map_or(name, |(_, local)| local);
+    local.eq_ignore_ascii_case(element)
 }
 
 /// Is the last tag of some markup a start tag? Looks no further back than it.
@@ -428,14 +450,15 @@ mod tests {
 
     #[test]
     fn what_ends_with_a_mark_ends_there_or_where_it_was_meant_to() {
-        use MarkEnd::{Beyond, Forgotten, Proper, Unsure};
+        use MarkEnd::{Beyond, Forgotten, Proper, Unended, Unsure};
         let far = |start: &str| format!("{start}{}-->", "x".repeat(MUCH_TEXT));
         let table = [
             ("x --> y".to_owned(), 0, true, Proper(5)),
             ("<b> --> y".to_owned(), 4, false, Proper(7)),
             ("x -> y".to_owned(), 0, false, Unsure),
             ("x -> y".to_owned(), 4, true, Forgotten(4)),
-            ("<b> y".to_owned(), 9, true, Forgotten(3)),
+            ("<b> y".to_owned(), 9, true, Unended(3)),
+            ("<b y".to_owned(), 9, true, Forgotten(4)),
             ("x".to_owned(), 0, true, Forgotten(1)),
             (String::new(), 0, true, Forgotten(0)),
             (far("x ->"), 0, true, Forgotten(4)),
@@ -458,6 +481,7 @@ mod tests {
             ("y z> <url> ?>", Forgotten(4)),
             ("y <url> ?>", Forgotten(10)),
             ("y z> <b> ?>", Proper(11)),
+            ("y <b> z", Forgotten(5)),
         ] {
             assert_eq!(MarkEnd::find(inside, &INSTRUCTION, &mut 0, true), want, "{inside}");
         }

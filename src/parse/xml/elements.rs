@@ -49,6 +49,11 @@ impl Elements {
         self.stack.top()
     }
 
+    /// The name of the root, without its prefix, while it is open.
+    pub(super) fn root(&self) -> Option<&str> {
+        self.stack.root()
+    }
+
     pub(super) fn seen_root(&self) -> bool {
         self.seen_root
     }

@@ -172,6 +172,27 @@ fn a_document_whose_comment_or_section_hides_entries_is_not_complete() {
 }
 
 #[test]
+fn what_a_comment_hides_stays_hidden_where_the_document_was_cut_within_it() {
+    let table = [
+        // The root does not end: it was cut.
+        ("<a><b/><!-- <c/><d/>", "<1:a><2:b></2>"),
+        ("<a><b/><!-- <c>1</c><d>2</d", "<1:a><2:b></2>"),
+        ("<a><b>1<!-- <c/><d/></b>", "<1:a><2:b>1"),
+        // It ends: that of the comment was forgotten.
+        ("<a><b/><!-- <c><d/></a>", "<1:a><2:b></2><2:d></2></1>"),
+        ("<p:a><!-- <c><d/></p:a>", "<1:a><2:d></2></1>"),
+        // What was meant to be its end is there.
+        ("<a><!-- x -><c/><d/>", "<1:a><2:c></2><2:d></2>"),
+    ];
+    for (document, want) in table {
+        let (out, outcome, codes) = log(document);
+        assert_eq!(out, want, "{document}");
+        assert!(!outcome.complete || want.ends_with("</1>"), "{document}");
+        assert!(codes.contains(&IssueCode::ParsingError), "{document}: {codes:?}");
+    }
+}
+
+#[test]
 fn a_document_that_ends_in_a_bracket_says_what_is_wrong() {
     let (.., outcome, codes) = log("<a>x</a><");
     assert!(!outcome.complete && codes == [IssueCode::ParsingError], "{codes:?}");

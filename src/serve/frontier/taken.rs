@@ -142,6 +142,7 @@ impl Frontier {
                 match error {
                     StoreError::Busy
                     | StoreError::Away(_)
+                    | StoreError::Unreached(_)
                     | StoreError::Full
                     | StoreError::Closed => {
                         if self.may_complain() {

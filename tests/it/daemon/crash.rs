@@ -6,10 +6,11 @@ use std::sync::Arc;
 use sitemapd::diff::snapshot::EntryHints;
 use sitemapd::metrics::Metrics;
 use sitemapd::model::{Lastmod, Precision, UrlId, UrlKind};
+use sitemapd::store::views::UrlState;
 use sitemapd::store::{Effect, Origin as Belongs, Store};
 use sitemapd::url::SiteRules;
 
-use super::one_sitemap;
+use super::{listed, one_sitemap};
 use crate::support::daemon::{DAY, World, counts, missed_again, sitemap};
 use crate::support::{Origin, Reply};
 
@@ -97,6 +98,42 @@ async fn what_a_read_that_died_had_told_of_goes_when_it_is_listed_no_more() {
     assert!(!daemon.url(&format!("{base}/b")).await.listed);
     assert!(daemon.url(&format!("{base}/c")).await.listed);
     daemon.stop().await;
+}
+
+#[tokio::test]
+async fn what_a_read_that_died_had_told_of_and_new_rules_refuse_is_listed_no_more() {
+    for rules in ["", "exclude = [\"*/b\"]"] {
+        let origin = Origin::start().await;
+        let base = origin.base();
+        let world = World::new(&[&origin]);
+        let site = one_sitemap(&origin);
+        origin.set("/sitemap.xml", Reply::xml(sitemap(&base, &[("/a", "")])));
+        let daemon = world.start(&site).await;
+        daemon.polled("/sitemap.xml", 1).await;
+        daemon.stop().await;
+        let some = |rules: &SiteRules| {
+            vec![admit(rules, 1, &format!("{base}/b")), admit(rules, 2, &format!("{base}/c"))]
+        };
+        die_after(&world, &site, some).await;
+        let all = [("/a", ""), ("/b", ""), ("/c", "")];
+        origin.set("/sitemap.xml", Reply::xml(sitemap(&base, &all)));
+        let daemon = world.start(&listed(&origin, &["/sitemap.xml"], &[], rules)).await;
+        let poll = daemon.poll("/sitemap.xml").await;
+        let told = if rules.is_empty() {
+            &["new /b", "new /c"][..]
+        } else {
+            &["new /b", "new /c", "removed /b"]
+        };
+        assert_eq!(daemon.changes(&poll).await, told, "{rules}");
+        let b = daemon.url(&format!("{base}/b")).await;
+        assert_eq!(b.listed, rules.is_empty(), "{}", b.why);
+        let state = if rules.is_empty() { UrlState::Queued } else { UrlState::Parked };
+        assert_eq!((b.state, poll.counts.missing), (state, 0), "{rules}");
+        // Nothing is left of it for later reads.
+        let poll = daemon.poll("/sitemap.xml").await;
+        assert_eq!(daemon.changes(&poll).await, <[&str; 0]>::default(), "{rules}");
+        daemon.stop().await;
+    }
 }
 
 #[tokio::test]

@@ -8,10 +8,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use sitemapd::fetch::resolver::Lookup;
-use sitemapd::fetch::{FetchError, Fetcher, Gate, Refusal, Surroundings, Wait};
+use sitemapd::fetch::{FetchError, Fetcher, Form, Gate, Refusal, Surroundings, Wait};
 use url::Url;
 
-use super::{config, document, fetcher, get, request, shown};
+use super::{Open, config, document, fetcher, get, request, shown};
 use crate::support::{Canary, Hold, Origin, PATIENCE, Reply};
 
 /// All spellings of this machine and of inner networks that URLs know.
@@ -221,6 +221,29 @@ async fn the_address_that_was_checked_is_the_one_connected_to() {
     let error = get(&fetcher, url(canary.port())).await.unwrap_err();
     assert!(matches!(error, FetchError::Blocked(_)), "{error}");
     assert_eq!(canary.touched(), 0);
+}
+
+#[tokio::test]
+async fn a_form_goes_out_on_no_connection_that_was_opened_to_where_only_polls_may_go() {
+    let origin = Origin::start().await;
+    origin.set("/x", Reply::xml("<a/>"));
+    origin.set("/hub", Reply::status(202));
+    // An address that counts as public, of a block that nobody was ever given.
+    let (lookup, _) = scripted(&[("hub.test", &[&["127.0.0.1"], &["2e00::1"]])]);
+    let (mut fetch, daemon) = config(&[origin.port()]);
+    fetch.connect_timeout = Duration::from_millis(200);
+    let surroundings = Surroundings { lookup, ..Surroundings::default() };
+    let fetcher = Fetcher::with_surroundings(&fetch, &daemon, 4, surroundings).unwrap();
+    let url = |path: &str| Url::parse(&format!("http://hub.test:{}{path}", origin.port())).unwrap();
+    document(get(&fetcher, url("/x")).await.unwrap());
+    let form = |source: &str| Form {
+        url: url("/hub"),
+        fields: vec![("hub.mode", "subscribe".to_owned())],
+        source: Some(Url::parse(source).unwrap()),
+        is_secret: false,
+    };
+    let error = fetcher.post_form(&form("http://feed.test/"), &Open).await.unwrap_err();
+    assert!(origin.requests("/hub").is_empty(), "it was sent before it was refused: {error}");
 }
 
 #[tokio::test]

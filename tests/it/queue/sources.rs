@@ -13,7 +13,7 @@ use sitemapd::queue::LeaseRequest;
 use sitemapd::store::frontier::{FrontierStats, Known, Put};
 use sitemapd::store::hubs::Named;
 use sitemapd::store::views::{Counts, SourceFilter, UrlState};
-use sitemapd::store::{Effect, Kept, NewSource, NextPollAt, PollEnd, ReadResult};
+use sitemapd::store::{Effect, Kept, NewSource, NextPollAt, PollEnd, ReadResult, StoreError};
 use url::Url;
 
 use crate::support::incompressible;
@@ -39,6 +39,27 @@ async fn a_new_source_is_not_taken_for_one_that_is_gone() {
     queue.reload(&(a + &c)).await.unwrap();
     queue.apply(Effect::Drop { url }).await;
     assert!(!queue.view(shared).await.listed, "c never listed it");
+}
+
+#[tokio::test]
+async fn what_a_home_page_tells_of_a_site_that_is_gone_meanwhile_is_no_failure_of_the_store() {
+    let [a, b] = ["a", "b"].map(|name| site(name, &format!("http://{name}.test/"), ""));
+    let queue = Queue::open(&(a + &b)).await;
+    let gone = queue.origin("a").site;
+    queue.reload(&b).await.unwrap();
+    queue.store.forget_site("a".to_owned()).await.unwrap();
+    let twin = Url::parse("https://www.a.test/").unwrap();
+    let learned = queue.store.learn_origin(gone, twin.clone()).await;
+    assert!(matches!(learned, Err(StoreError::Gone(_))), "{learned:?}");
+    let feed = NewSource {
+        url: twin.join("feed").unwrap(),
+        role: Role::Feed,
+        named_by: "home page",
+        parent: None,
+        lastmod: None,
+    };
+    let registered = queue.store.register(gone, vec![feed]).await;
+    assert!(matches!(registered, Err(StoreError::Gone(_))), "{registered:?}");
 }
 
 #[tokio::test]

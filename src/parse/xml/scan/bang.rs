@@ -5,6 +5,7 @@
 
 use super::super::bounds::{
     CDATA, COMMENT, CdataEnd, INSTRUCTION, Known, MarkEnd, Marks, before_mistyped_end,
+    ends_with_end_of,
 };
 use super::{Cx, Flow, IssueCode, Passing, Scan, TAIL, Visitor, Window, boundary, excerpt};
 
@@ -49,7 +50,14 @@ impl Scan {
 
     fn comment(&mut self, w: &Window<'_>, start: usize, cx: &mut Cx<'_>) -> Flow {
         let inner = start + "<!--".len();
-        let end = mark_end(w, inner, &COMMENT, &mut self.no_comment_end);
+        let mut end = mark_end(w, inner, &COMMENT, &mut self.no_comment_end);
+        let rest = w.from(inner);
+        // Where the root does not end either, the document was cut: what was taken out
+        // of it on purpose stays so.
+        let is_cut = || self.elements.root().is_some_and(|root| !ends_with_end_of(rest, root));
+        if matches!(end, MarkEnd::Unended(_)) && is_cut() {
+            end = MarkEnd::Forgotten(rest.len());
+        }
         self.marked(w, start, inner, end, COMMENT.end, cx)
     }
 
@@ -92,7 +100,7 @@ impl Scan {
     ) -> Flow {
         match end {
             MarkEnd::Proper(end) => Flow::At(inner + end),
-            MarkEnd::Forgotten(end) => {
+            MarkEnd::Forgotten(end) | MarkEnd::Unended(end) => {
                 cx.note(IssueCode::ParsingError, excerpt(w.from(start)));
                 // Tags that went with it may have been an entry.
                 let gone = w.from(inner).as_bytes().get(..end).unwrap_or_default();

@@ -205,14 +205,15 @@ impl Reloader {
             }
             return Ok(());
         }
-        self.announce(&plan).await;
-        for warning in config::warnings(&next) {
-            warn!("{warning}");
-        }
         let (done, heard) = oneshot::channel();
         let reload = Reload { config: next.clone(), done };
         self.reloads.send(reload).await.context("the daemon is stopping")?;
         heard.await.context("the daemon is stopping")?.context("the old config holds")?;
+        // Of a config that is refused nothing comes.
+        self.announce(&plan).await;
+        for warning in config::warnings(&next) {
+            warn!("{warning}");
+        }
         self.logs.apply(&next.log)?;
         self.take_token(token);
         // What still waits for a restart is told again by the next reload.
@@ -230,7 +231,7 @@ impl Reloader {
         is_new
     }
 
-    /// Says what a change will do.
+    /// Says what a change that was taken will do.
     async fn announce(&self, plan: &ReloadPlan) {
         if !plan.restart_needed.is_empty() {
             warn!(keys = plan.restart_needed.join(", "), "these keys need a restart");

@@ -55,6 +55,8 @@ pub(crate) trait Described<Inputs> {
 pub(crate) struct Operation<'a> {
     method: Method,
     path: &'static str,
+    /// Is it for people with a browser, who are told of problems by pages?
+    is_page: bool,
     parameters: Vec<Value>,
     body: Option<Value>,
     /// The status of success, what it means, and the content by media type.
@@ -206,6 +208,7 @@ impl Routes {
         let mut operation = Operation {
             method: method.clone(),
             path,
+            is_page: !self.is_public && super::page::is_page(path),
             parameters: Vec::new(),
             body: None,
             success: (200, "Done.", Map::new()),
@@ -252,10 +255,17 @@ impl Routes {
             // A type that goes both ways must look the same both ways.
             debug_assert!(of_request.is_none_or(|told| told == of_answer), "{name}");
         }
-        let responses: Map<_, _> = Kind::ALL
+        let mut responses: Map<_, _> = Kind::ALL
             .iter()
             .map(|kind| (named(kind.status()), described(kind.status(), &problem)))
             .collect();
+        if !self.is_public {
+            responses.extend(Kind::ALL.iter().map(|kind| {
+                let mut told = described(kind.status(), &problem);
+                outputs::also_as_page(&mut told);
+                (page_named(kind.status()), told)
+            }));
+        }
         let security = if self.is_public { json!([]) } else { json!([{ "bearer": [] }, {}]) };
         let document = json!({
             "openapi": "3.1.1",
@@ -327,8 +337,8 @@ impl Operation<'_> {
         }
         let problems: BTreeSet<u16> = self.kinds.iter().map(|kind| kind.status()).collect();
         let problems = problems.into_iter().map(|status| {
-            let at = format!("#/components/responses/{}", named(status));
-            (status.to_string(), json!({ "$ref": at }))
+            let name = if self.is_page { page_named(status) } else { named(status) };
+            (status.to_string(), json!({ "$ref": format!("#/components/responses/{name}") }))
         });
         let further = self.further.map(|(status, means)| {
             let mut same = answer.clone();
@@ -356,6 +366,11 @@ impl Operation<'_> {
 /// The name of an answer with this status among the components.
 fn named(status: u16) -> String {
     format!("Problem{status}")
+}
+
+/// The same where a browser gets it as a page.
+fn page_named(status: u16) -> String {
+    format!("Refusal{status}")
 }
 
 impl<F, W> Described<()> for F

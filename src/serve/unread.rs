@@ -64,7 +64,7 @@ async fn within(unread: Unread, request: Request) -> Result<Request, Problem> {
     {
         let instead = if unread.body { "" } else { " What it takes stands in its body." };
         return Err(Problem::field(format!(
-            "In the query: unknown field `{}`; this route has no parameters there.{instead}",
+            "In the query: `{}` is no parameter here; this route has none.{instead}",
             clip(name.into_owned(), NAME)
         )));
     }

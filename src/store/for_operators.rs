@@ -26,6 +26,15 @@ use crate::url::{authority, identities};
 /// URLs that are named, or fetches, that one job takes: none keeps leases waiting for long.
 const AT_ONCE: usize = 500;
 
+/// Which row is meant by the name of a page whose site was found at its twin since.
+#[derive(Debug, Clone, Copy)]
+enum As {
+    /// That which has this name.
+    Named,
+    /// That which took its place.
+    InForce,
+}
+
 /// What all answered, added up.
 fn sum(replies: impl IntoIterator<Item = Reply>) -> Result<u64, StoreError> {
     replies.into_iter().map(Reply::count).sum()
@@ -70,15 +79,25 @@ impl Store {
     }
 
     /// URLs that people name, as they are known in a crawl: sites fold twins, and
-    /// take parameters off. What is not known stays as it is.
-    async fn as_known(&self, crawl: &str, urls: Vec<String>) -> Result<Vec<String>, StoreError> {
+    /// take parameters off. What is not known stays as it is. `As` tells which of two
+    /// rows is meant where a site has moved to its twin since.
+    async fn as_known(
+        &self,
+        crawl: &str,
+        urls: Vec<String>,
+        meant: As,
+    ) -> Result<Vec<String>, StoreError> {
         let (seed, policy, crawl) = (self.inner.seed, self.policy(), crawl.to_owned());
         self.read(move |conn| {
             let crawl = url_reads::crawl_id(conn, &crawl)?;
             let mut named = url_reads::Named { conn, seed, crawl, policy, hosts: HashMap::new() };
             let known = |text: String| {
                 let Ok(url) = Url::parse(&text) else { return Ok(text) };
-                Ok(named.text_known(&url)?.unwrap_or(text))
+                let known = match meant {
+                    As::Named => named.text_known(&url),
+                    As::InForce => named.text_in_force(&url),
+                };
+                Ok(known?.unwrap_or(text))
             };
             urls.into_iter().map(known).collect()
         })
@@ -154,7 +173,8 @@ impl Store {
         if urls.is_empty() {
             return self.walk(Walk::Replay { crawl }).await;
         }
-        let urls = self.as_known(&crawl, urls).await?;
+        // As the list has it: it is that row which is dead.
+        let urls = self.as_known(&crawl, urls, As::Named).await?;
         let order = |urls| Order::Replay { crawl: crawl.clone(), urls };
         let told = self.spread(urls, |url| partition_of_text(url), order).await;
         self.inner.figures.outdate();
@@ -172,7 +192,7 @@ impl Store {
 
     /// Makes known URLs due now with reason `submitted`; says how many.
     pub async fn requeue(&self, crawl: String, urls: Vec<String>) -> Result<u64, StoreError> {
-        let mut urls = self.as_known(&crawl, urls).await?;
+        let mut urls = self.as_known(&crawl, urls, As::InForce).await?;
         // Each counts once.
         urls.sort_unstable();
         urls.dedup();
@@ -345,7 +365,7 @@ impl Store {
         }
         for part in fetches.chunks_mut(CHUNK) {
             let urls = part.iter().map(|fetch| fetch.url.to_string()).collect();
-            let known = self.as_known(&crawl, urls).await?;
+            let known = self.as_known(&crawl, urls, As::InForce).await?;
             for (fetch, known) in part.iter_mut().zip(known) {
                 fetch.url = Url::parse(&known).unwrap_or_else(|_| fetch.url.clone());
             }

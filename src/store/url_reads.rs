@@ -117,6 +117,38 @@ impl Named<'_> {
         Ok(None)
     }
 
+    /// The same, for what is to be done with the page from now on: where its site was
+    /// found at its twin since and lists it there, what it was known by before is on
+    /// its way out.
+    pub(super) fn text_in_force(&mut self, url: &Url) -> Result<Option<String>, StoreError> {
+        let Some(known) = self.text_known(url)? else { return Ok(None) };
+        let Ok(page) = Url::parse(&known) else { return Ok(Some(known)) };
+        let Some(id) = find(self.conn, self.seed, self.crawl, &page)? else {
+            return Ok(Some(known));
+        };
+        let Some((site, origin)) = self.site_of(id)? else { return Ok(Some(known)) };
+        let is_twin = Url::parse(&origin).is_ok_and(|origin| are_twins(&page, &origin));
+        if origin == authority(&page) || !is_twin || !self.policy.named(Some(&site)).merges_twins {
+            return Ok(Some(known));
+        }
+        let moved = origin + &page[Position::BeforePath..];
+        let Ok(twin) = Url::parse(&moved) else { return Ok(Some(known)) };
+        let heir = find(self.conn, self.seed, self.crawl, &twin)?;
+        let has_heir = heir.map_or(Ok(false), |heir| self.is_listed(heir))?;
+        Ok(Some(if has_heir { moved } else { known }))
+    }
+
+    fn is_listed(&self, url: UrlId) -> Result<bool, StoreError> {
+        self.conn
+            .prepare_cached(&format!(
+                "SELECT {} FROM urls u WHERE u.id = ?1 /*pg: AND u.part = (?1 & 255) */",
+                *SAID
+            ))
+            .and_then(|mut query| query.query_row([url.0], |row| row.get(0)))
+            .map(|said| Listing::unpack(said).listed)
+            .map_err(engine)
+    }
+
     fn has_host(&mut self, authority: &str) -> Result<bool, StoreError> {
         if let Some(known) = self.hosts.get(authority) {
             return Ok(*known);
@@ -128,15 +160,21 @@ impl Named<'_> {
 
     /// Does the site of a URL take its twins for one page?
     fn merges_twins(&self, url: UrlId) -> Result<bool, StoreError> {
-        let site: Option<String> = self
-            .conn
+        let site = self.site_of(url)?;
+        Ok(self.policy.named(site.as_ref().map(|(name, _)| name.as_str())).merges_twins)
+    }
+
+    /// The site of a URL, and the form that it folds its twins into.
+    fn site_of(&self, url: UrlId) -> Result<Option<(String, String)>, StoreError> {
+        self.conn
             .prepare_cached(
-                "SELECT n.name FROM urls u JOIN sites n ON n.id = u.site_id
+                "SELECT n.name, n.origin FROM urls u JOIN sites n ON n.id = u.site_id
                  WHERE u.id = ?1 /*pg: AND u.part = (?1 & 255) */",
             )
-            .and_then(|mut query| query.query_row([url.0], |row| row.get(0)).optional())
-            .map_err(engine)?;
-        Ok(self.policy.named(site.as_deref()).merges_twins)
+            .and_then(|mut query| {
+                query.query_row([url.0], |row| Ok((row.get(0)?, row.get(1)?))).optional()
+            })
+            .map_err(engine)
     }
 }
 

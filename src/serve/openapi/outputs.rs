@@ -88,6 +88,13 @@ impl Operation<'_> {
     }
 }
 
+/// Whoever asks for a page has this answer as one.
+pub(super) fn also_as_page(told: &mut Value) {
+    if let Some(content) = told.get_mut("content").and_then(Value::as_object_mut) {
+        content.extend(media(&[(HTML, text())]));
+    }
+}
+
 /// The content of an answer, by media type.
 pub(in crate::serve) fn media(types: &[(&str, Value)]) -> Map<String, Value> {
     types.iter().map(|(name, of_it)| ((*name).to_owned(), json!({ "schema": of_it }))).collect()

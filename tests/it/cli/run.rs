@@ -308,7 +308,7 @@ fn a_stop_is_heard_while_a_reload_waits() {
     held.execute_batch("BEGIN IMMEDIATE").expect("held");
     write(folder.path(), "[[site]]\nname = \"mine\"\nurl = \"http://127.0.0.1:9/\"\n");
     daemon.signal("HUP");
-    daemon.wait_for("a new site");
+    daemon.wait_for("reloading");
     daemon.signal("TERM");
     let lines = daemon.log.by_ref().map_while(Result::ok);
     let before: Vec<_> = lines.take_while(|line| !line.contains("\"stopping\"")).collect();

@@ -279,6 +279,36 @@ async fn every_answer_is_as_the_description_has_it_down_to_its_fields() {
     assert_eq!(seen, told);
 }
 
+#[tokio::test]
+async fn what_a_page_answers_to_a_mistake_is_told_in_both_of_its_forms() {
+    let daemon = Daemon::start(None).await;
+    let document = document(&daemon).await;
+    let nobody = "http://nobody.test/";
+    for (method, path, target, status) in [
+        ("get", "/", "/?refreshed=1".to_owned(), 400),
+        ("get", "/status.css", "/status.css?v=2".to_owned(), 400),
+        ("get", "/site/{name}", "/site/nobody".to_owned(), 404),
+        ("get", "/source/{id}", "/source/999999".to_owned(), 404),
+        ("get", "/url", format!("/url?url={nobody}&sit=a"), 400),
+        ("post", "/order", "/order".to_owned(), 403),
+        // Whoever asks the API has no pages.
+        ("get", "/v1/url", format!("/v1/url?url={nobody}"), 404),
+    ] {
+        for accept in ["text/html", "application/json"] {
+            let verb = method.to_ascii_uppercase();
+            let head =
+                format!("{verb} {target} HTTP/1.1\r\nHost: {}\r\nAccept: {accept}", daemon.addr);
+            let answer = daemon.send(&head, b"").await;
+            assert_eq!(answer.status, status, "{target}: {}", answer.body);
+            let is_page = accept == "text/html" && !path.starts_with("/v1/");
+            let expected =
+                if is_page { "text/html; charset=utf-8" } else { "application/problem+json" };
+            assert_eq!(answer.header("content-type"), Some(expected), "{target}");
+            judge(&document, method, path, &answer).unwrap();
+        }
+    }
+}
+
 /// Properties of schemas, wherever they stand, that nothing is told of.
 pub(crate) fn untold(schema: &Value, at: &str, found: &mut Vec<String>) {
     match schema {

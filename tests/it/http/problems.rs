@@ -52,6 +52,40 @@ async fn every_limit_of_the_contract_is_named_when_it_is_passed() {
 }
 
 #[tokio::test]
+async fn a_wrong_parameter_is_told_by_its_name_with_what_came_and_what_can() {
+    let daemon = Daemon::start(None).await;
+    for (target, said) in [
+        ("/v1/urls?limit=abc", "limit is \"abc\"; it must be a whole number of 0 or more."),
+        ("/v1/urls?limit=", "limit is \"\"; it must be a whole number of 0 or more."),
+        ("/v1/urls?limit=-1", "limit is \"-1\"; it must be a whole number of 0 or more."),
+        (
+            "/v1/urls?limit=99999999999999999999",
+            "limit is \"99999999999999999999\"; it must be a smaller number.",
+        ),
+        ("/v1/sources?site=a%26b&retired=yes", "retired is \"yes\"; it must be true or false."),
+        (
+            "/v1/polls?source=%C3%A9%0A",
+            "source is \"é\\n\"; it must be a whole number of 0 or more.",
+        ),
+        ("/v1/urls?limit=1&limit=2", "limit stands there twice; it must stand there once."),
+        ("/v1/url", "url is missing."),
+        (
+            "/v1/sources?sit=blog",
+            "`sit` is no parameter here; there are `site`, `url`, `retired`, `limit`, `cursor`. A URL \
+             given as a value must have its `&` percent-encoded as %26.",
+        ),
+    ] {
+        let answer = daemon.get(target).await;
+        assert_eq!(
+            (answer.status, answer.problem()),
+            (400, "invalid-field".to_owned()),
+            "{target}"
+        );
+        assert_eq!(answer.detail(), format!("In the query: {said}"), "{target}");
+    }
+}
+
+#[tokio::test]
 async fn a_wrong_body_is_told_what_is_wrong_with_it() {
     let daemon = Daemon::start(None).await;
     for (target, body, problem, named) in [

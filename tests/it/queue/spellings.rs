@@ -8,7 +8,7 @@ use sitemapd::model::{Outcome, Reason};
 use sitemapd::queue::Settlement;
 use sitemapd::store::frontier::{Known, Put};
 use sitemapd::store::views::UrlState;
-use sitemapd::store::{Imported, PastFetch};
+use sitemapd::store::{Effect, Imported, PastFetch};
 
 use crate::support::queue_daemon::{Queue, report, site};
 
@@ -253,6 +253,68 @@ async fn a_log_trains_the_page_of_which_it_names_a_twin_or_that_it_names_as_list
     queue.pass(Duration::from_secs(86_400)).await;
     let imported = queue.store.import(CRAWL.to_owned(), log).await.unwrap();
     assert_eq!(imported, Imported { taken: 2, unknown: 3, ignored: 0 });
+}
+
+/// A page that was fetched, or given up, before its site was found at its twin.
+async fn moved(page: &str, outcome: Outcome) -> Queue {
+    let queue = with(&[page]).await;
+    settle_all(&queue, outcome).await;
+    let twin = "https://www.a.test/".parse().unwrap();
+    assert_eq!(queue.store.learn_origin(queue.origin("a").site, twin).await, Ok(true));
+    queue
+}
+
+#[tokio::test]
+async fn an_order_for_a_page_by_its_old_name_reaches_what_took_its_place_at_the_twin() {
+    let (old, new) = ("http://a.test/page", "https://www.a.test/page");
+    for named in [old, new, "http://a.test/page?utm_source=x"] {
+        let queue = moved(old, Outcome::Unchanged).await;
+        queue.list_urls("a", [new.to_owned()]).await;
+        settle_all(&queue, Outcome::Unchanged).await;
+        queue.pass(Duration::from_secs(86_400)).await;
+        let fetch = PastFetch {
+            url: named.parse().unwrap(),
+            at: queue.clock.now() - Duration::from_secs(3_600),
+            changed: Some(true),
+            content_hash: None,
+            hash_kind: None,
+        };
+        let imported = queue.store.import(CRAWL.to_owned(), vec![fetch.clone()]).await.unwrap();
+        assert_eq!(imported, Imported { taken: 1, ..Imported::default() }, "{named}");
+        let requeued = queue.store.requeue(CRAWL.to_owned(), vec![named.to_owned()]).await;
+        assert_eq!(requeued, Ok(1), "{named}");
+        let (was, is) = (queue.view(old).await, queue.view(new).await);
+        assert_eq!((was.reason, is.reason), (Reason::Recrawl, Reason::Submitted), "{named}");
+        assert!(was.fetched_at < Some(fetch.at) && is.fetched_at == Some(fetch.at), "{named}");
+        assert_eq!(leased(&queue).await, [new], "{named}");
+    }
+}
+
+#[tokio::test]
+async fn before_its_site_is_read_again_a_page_is_asked_for_as_it_was_known() {
+    let old = "http://a.test/page";
+    let queue = moved(old, Outcome::Unchanged).await;
+    for named in [old, "https://www.a.test/page"] {
+        let requeued = queue.store.requeue(CRAWL.to_owned(), vec![named.to_owned()]).await;
+        assert_eq!(requeued, Ok(1), "{named}");
+    }
+    assert_eq!(leased(&queue).await, [old]);
+    // Nor does a row stand for it that is listed no more.
+    let queue = moved(old, Outcome::Unchanged).await;
+    let url = queue.list_urls("a", ["https://www.a.test/page".to_owned()]).await[0];
+    queue.apply(Effect::Drop { url }).await;
+    settle_all(&queue, Outcome::Gone).await;
+    assert_eq!(queue.store.requeue(CRAWL.to_owned(), vec![old.to_owned()]).await, Ok(1));
+    assert_eq!(leased(&queue).await, [old]);
+}
+
+#[tokio::test]
+async fn a_dead_letter_is_replayed_by_the_name_that_it_is_listed_with() {
+    let (old, new) = ("http://a.test/page", "https://www.a.test/page");
+    let queue = moved(old, Outcome::Failed).await;
+    queue.list_urls("a", [new.to_owned()]).await;
+    assert_eq!(queue.store.replay(CRAWL.to_owned(), vec![old.to_owned()]).await, Ok(1));
+    assert_eq!(queue.view(old).await.state, UrlState::Queued);
 }
 
 #[tokio::test]

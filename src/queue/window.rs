@@ -29,7 +29,7 @@ mod early;
 mod tests;
 mod turns;
 
-use crate::model::{HostId, UrlId};
+use crate::model::{HostId, SiteId, UrlId};
 use crate::queue::Candidate;
 use buffer::Buffers;
 pub use buffer::{Extent, Follows, MAX_BUFFERED, MAX_BUFFERED_PER_HOST, Passed, Tally, Valued};
@@ -226,7 +226,7 @@ impl Window {
     /// The best `n` URLs of the host that are worth the price and not due, or else of those
     /// that are worth less. When there are none left, the host is offered no more.
     pub fn take_spare(&mut self, host: HostId, n: usize, now_ms: i64) -> Vec<Candidate> {
-        let mut taken = self.early.take(host, n, now_ms);
+        let mut taken = self.early.take(host, n, now_ms, &[]);
         if taken.is_empty() {
             taken = self.buffers.take_spare(host, n, now_ms);
         }
@@ -239,29 +239,63 @@ impl Window {
         taken
     }
 
+    /// The best `n` URLs of the host that are of these sites, worth the price and not due.
+    pub fn take_early(
+        &mut self,
+        host: HostId,
+        n: usize,
+        now_ms: i64,
+        sites: &[SiteId],
+    ) -> Vec<Candidate> {
+        let taken = self.early.take(host, n, now_ms, sites);
+        self.turns.took(host, taken.len());
+        self.offer_rest(host);
+        taken
+    }
+
     /// Hosts that have something queued, in no order.
     pub fn hosts_queued(&self) -> impl Iterator<Item = HostId> + '_ {
         self.turns.all_due(i64::MAX)
     }
 
-    /// URLs of the host that are worth the price though their rows are not due: offered to
-    /// [`Window::next_spare`], before what is worth less. They are forgotten when they come
-    /// due.
-    pub fn offer_early(&mut self, host: HostId, candidates: &[Candidate]) {
-        if !candidates.is_empty() {
-            self.early.add(host, candidates);
+    /// Has the host something queued?
+    pub fn has_queued(&self, host: HostId) -> bool {
+        self.turns.has_queued(host)
+    }
+
+    /// URLs of the host, each with its site, that are worth the price though their rows are
+    /// not due: offered to [`Window::next_spare`], before what is worth less. They are
+    /// forgotten when they come due.
+    pub fn offer_early(&mut self, host: HostId, found: &[(Candidate, Option<SiteId>)]) {
+        if !found.is_empty() {
+            self.early.add(host, found);
             self.turns.offer_spare(host, true);
         }
     }
 
-    /// URLs that are known of the host to be worth the price though their rows are not due.
-    pub fn early_of(&self, host: HostId) -> usize {
-        self.early.of(host)
+    /// URLs that are known of the host to be worth the price though their rows are not due,
+    /// and to be of these sites, where any are named.
+    pub fn early_of(&self, host: HostId, sites: &[SiteId]) -> usize {
+        if sites.is_empty() { self.early.of(host) } else { self.early.of_sites(host, sites) }
+    }
+
+    /// When the first of these hosts may be served with something that is of these sites,
+    /// worth the price and not due; those that may be now count from `again_ms` on.
+    pub fn next_early_among(
+        &self,
+        now_ms: i64,
+        again_ms: i64,
+        hosts: &[HostId],
+        sites: &[SiteId],
+    ) -> Option<i64> {
+        let theirs = hosts.iter().filter(|host| self.early_of(**host, sites) > 0);
+        let clocks = theirs.filter_map(|host| self.turns.clock(*host));
+        clocks.map(|at| if at > now_ms { at } else { again_ms }).min()
     }
 
     /// Must the host be left alone for now, whatever it has?
     pub fn waits_for_clock(&self, host: HostId, now_ms: i64) -> bool {
-        self.turns.waits_for_clock(host, now_ms)
+        self.turns.clock(host).is_some_and(|clock| clock > now_ms)
     }
 
     /// May more of these be offered, of whatever host?
@@ -275,6 +309,12 @@ impl Window {
         for host in early.hosts() {
             self.offer_rest(host);
         }
+    }
+
+    /// The same of one host and these sites.
+    pub fn forget_early_of(&mut self, host: HostId, sites: &[SiteId]) {
+        self.early.forget(host, sites);
+        self.offer_rest(host);
     }
 
     /// Is what is buffered of the host ordered by value, and not as listed?
@@ -358,7 +398,7 @@ impl Window {
 
     /// Forgets what is buffered of the host; it is loaded again in its turn.
     pub fn invalidate(&mut self, host: HostId) {
-        self.early.forget(host);
+        self.early.forget(host, &[]);
         self.buffers.invalidate(host);
         self.turns.drop_spare(host);
     }

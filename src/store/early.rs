@@ -3,22 +3,24 @@
 //! A row keeps the due time of the price of when it was written: what was written while
 //! fetches were dear comes due long after it is worth what a fetch costs now. No row is
 //! moved for that. Whoever asks for more than is due has hosts looked through, each once
-//! in a round and what comes due next first, and gets what of it is worth the price.
+//! in a round and what comes due next first, and gets what of it is worth the price. Who
+//! names sites has rounds of their hosts, and passes over what is of others.
 //!
 //! Keeps: a call reads a bounded number of rows, a round goes through each band of a host
 //! where enough of what it finds is worth the price and in growing steps where it is not,
 //! a host that must be left alone takes no more room than one look fills, and a round that
 //! finds nothing is repeated only when the price has fallen, or a day later.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 
+use super::given::Call;
 use super::packed::site_of;
 use super::rows::{LISTED_WITH_VALUED, REST_WITH_VALUED, UrlRow, read_listed};
 use super::sql::params;
 use super::state::State;
 use super::{StoreError, engine, timestamp};
 use crate::by_id::ById;
-use crate::model::{CrawlId, HostId};
+use crate::model::{CrawlId, HostId, SiteId};
 use crate::queue::{Candidate, Claim};
 
 /// Rows of a band that are looked at at once, which is also what a server is asked for.
@@ -43,6 +45,12 @@ const FALLEN: f64 = 0.95;
 const AGAIN_MS: i64 = 86_400_000;
 /// Where the price has risen to so many times what it was, what was found is not worth it.
 const RISEN: f64 = 1.05;
+/// Rounds for callers that name sites, at most, and names of sites and hosts left to all of
+/// them, about: for more, those go that began first,
+const OF_SITES: usize = 4_096;
+const HELD_OF_SITES: usize = 131_072;
+/// but none that began since then, or with many callers each call would begin one.
+const STAYS_MS: i64 = 3_600_000;
 /// Callers that wait are woken for so long for a look that is to go on.
 const GOES_ON_MS: i64 = 5_000;
 
@@ -68,7 +76,12 @@ impl Reached {
     }
 }
 
-/// One look through the hosts of a crawl.
+/// For whom is looked: who asks for whatever a crawl has, or for these sites of it.
+type Whose = (CrawlId, Vec<SiteId>);
+/// What is worth the price, with its site.
+type Found = (Candidate, Option<SiteId>);
+
+/// One look through the hosts of a crawl, or of some sites of it.
 #[derive(Debug)]
 struct Round {
     left: VecDeque<Reached>,
@@ -82,8 +95,6 @@ struct Round {
     found: usize,
     /// Does it step over less at once than the last did, to come to other places?
     is_close: bool,
-    /// When the last call ended for what it may read, so that the next is to go on.
-    cut_at: Option<i64>,
 }
 
 /// What is left to a call that looks.
@@ -124,30 +135,54 @@ impl Round {
 /// The rounds of all crawls.
 #[derive(Debug, Default)]
 pub(super) struct EarlyLooks {
-    of_crawl: ById<CrawlId, Round>,
+    rounds: HashMap<Whose, Round>,
+    /// When the last call ended for what it may read, so that the next is to go on.
+    cut_at: ById<CrawlId, i64>,
 }
 
 impl EarlyLooks {
     /// Since when something is left to be looked at that a call had to leave to the next.
     /// Where none comes that may, nobody is woken for it any more.
     pub(super) fn goes_on(&self, crawl: CrawlId, now: i64) -> Option<i64> {
-        let cut_at = self.of_crawl.get(&crawl)?.cut_at?;
+        let cut_at = *self.cut_at.get(&crawl)?;
         (cut_at..cut_at + GOES_ON_MS).contains(&now).then_some(cut_at)
     }
 
     /// Nobody may go on for now.
     pub(super) fn rest(&mut self, crawl: CrawlId) {
-        if let Some(round) = self.of_crawl.get_mut(&crawl) {
-            round.cut_at = None;
-        }
+        self.cut_at.remove(&crawl);
     }
 
     pub(super) fn clear(&mut self) {
-        self.of_crawl.clear();
+        self.rounds.clear();
+        self.cut_at.clear();
     }
 
     pub(super) fn forget(&mut self, crawl: CrawlId) {
-        self.of_crawl.remove(&crawl);
+        self.rounds.retain(|(of, _), _| *of != crawl);
+        self.cut_at.remove(&crawl);
+    }
+
+    /// Begins a round where there is room for it, or another makes room.
+    fn begin(&mut self, whose: &Whose, round: Round) {
+        self.rounds.remove(whose);
+        while !whose.1.is_empty() {
+            let others = || self.rounds.iter().filter(|((_, sites), _)| !sites.is_empty());
+            let held = others()
+                .map(|((_, sites), other)| sites.len() + other.left.len() + other.aside.len());
+            if others().count() < OF_SITES && held.sum::<usize>() < HELD_OF_SITES {
+                break;
+            }
+            let Some((first, other)) = others().min_by_key(|(_, other)| other.begun_at) else {
+                break;
+            };
+            if (0..STAYS_MS).contains(&(round.begun_at - other.begun_at)) {
+                return;
+            }
+            let first = first.clone();
+            self.rounds.remove(&first);
+        }
+        self.rounds.insert(whose.clone(), round);
     }
 }
 
@@ -156,19 +191,20 @@ type Later = (Vec<(Candidate, Option<Box<UrlRow>>)>, usize, Option<Spot>);
 
 impl State {
     /// Finds up to so many URLs, about, that are worth the price and not due by their rows,
-    /// for when nothing is due.
+    /// for when nothing is due: of these hosts, where a call names sites.
     pub(super) fn look_early(
         &mut self,
-        crawl: CrawlId,
+        call: &Call,
+        hosts: &[HostId],
         wanted: usize,
-        now: i64,
     ) -> Result<(), StoreError> {
         if !self.policy.learns() {
             return Ok(());
         }
-        self.begin_round(crawl, now)?;
+        let (crawl, now, whose) = (call.crawl, call.now, (call.crawl, call.sites.clone()));
+        self.begin_round(&whose, hosts, now)?;
         // Not before, or a host that is paused would keep all others from the next round.
-        if let Some(round) = self.early.of_crawl.get_mut(&crawl)
+        if let Some(round) = self.early.rounds.get_mut(&whose)
             && round.left.is_empty()
         {
             round.left = std::mem::take(&mut round.aside);
@@ -180,37 +216,39 @@ impl State {
             if found >= wanted || !left.is_any() || !self.window(crawl).has_room_for_early() {
                 break;
             }
-            let round = self.early.of_crawl.get_mut(&crawl);
+            let round = self.early.rounds.get_mut(&whose);
             let Some(mut reached) = round.and_then(|round| round.left.pop_front()) else { break };
             let host = reached.host;
             let window = self.window(crawl);
-            let (known, waits) = (window.early_of(host), window.waits_for_clock(host, now));
+            let (known, waits) =
+                (window.early_of(host, &whose.1), window.waits_for_clock(host, now));
             // Of one that must be left alone anything is enough: it would take the room of
             // others, and the call for itself.
             if known >= wanted || waits && known > 0 {
-                if let Some(round) = self.early.of_crawl.get_mut(&crawl) {
+                if let Some(round) = self.early.rounds.get_mut(&whose) {
                     round.aside.push_back(reached);
                 }
                 continue;
             }
             let is_left = if self.is_worth_a_look(host, &mut left)? {
                 let now_s = now.div_euclid(1000);
-                let early = self.look_on(crawl, &mut reached, now_s, &mut left)?;
+                let early = self.look_on(&whose, &mut reached, now_s, &mut left)?;
                 found += if waits { 0 } else { early.len() };
                 self.window(crawl).offer_early(host, &early);
                 !early.is_empty() || !left.is_any()
             } else {
                 false
             };
-            if is_left && let Some(round) = self.early.of_crawl.get_mut(&crawl) {
+            if is_left && let Some(round) = self.early.rounds.get_mut(&whose) {
                 round.left.push_back(reached);
             }
         }
-        if let Some(round) = self.early.of_crawl.get_mut(&crawl) {
-            let is_cut = !left.is_any() && !round.left.is_empty();
-            round.cut_at = is_cut.then_some(now);
+        self.early.rest(crawl);
+        if let Some(round) = self.early.rounds.get_mut(&whose) {
             if round.left.is_empty() {
                 round.left.shrink_to_fit();
+            } else if !left.is_any() {
+                self.early.cut_at.insert(crawl, now);
             }
         }
         Ok(())
@@ -222,22 +260,34 @@ impl State {
         self.is_by_value(host)
     }
 
-    /// Has all hosts of a crawl looked through, if it is time for it.
-    fn begin_round(&mut self, crawl: CrawlId, now_ms: i64) -> Result<(), StoreError> {
+    /// Has all hosts looked through that there are for somebody, if it is time for it.
+    fn begin_round(
+        &mut self,
+        whose: &Whose,
+        hosts: &[HostId],
+        now_ms: i64,
+    ) -> Result<(), StoreError> {
+        let crawl = whose.0;
         let (price, ticked_at) = self.price_of_tick(crawl)?;
-        let last = self.early.of_crawl.get_mut(&crawl);
-        if let Some(last) = last
-            && !last.is_over(price, ticked_at, now_ms)
-        {
-            if last.has_risen_to(price) {
-                self.window(crawl).forget_early();
+        let mut is_close = false;
+        if let Some(last) = self.early.rounds.get_mut(whose) {
+            is_close = !last.is_close;
+            if !last.is_over(price, ticked_at, now_ms) {
+                if last.has_risen_to(price) {
+                    self.forget_early(whose, hosts);
+                }
+                return Ok(());
             }
-            return Ok(());
         }
+        self.forget_early(whose, hosts);
         let window = self.window(crawl);
-        window.forget_early();
-        let left = window.hosts_queued().map(Reached::nothing).collect();
-        let is_close = self.early.of_crawl.get(&crawl).is_some_and(|last| !last.is_close);
+        let left = if whose.1.is_empty() {
+            window.hosts_queued().map(Reached::nothing).collect()
+        } else {
+            // Others may be those of another daemon.
+            let ours = hosts.iter().copied().filter(|host| window.has_queued(*host));
+            ours.map(Reached::nothing).collect()
+        };
         let round = Round {
             left,
             aside: VecDeque::new(),
@@ -247,22 +297,34 @@ impl State {
             looked_at: 0,
             found: 0,
             is_close,
-            cut_at: None,
         };
-        self.early.of_crawl.insert(crawl, round);
+        self.early.begin(whose, round);
         Ok(())
+    }
+
+    /// What was found for somebody counts no more, who looks anew. What others have found is
+    /// left to their rounds.
+    fn forget_early(&mut self, whose: &Whose, hosts: &[HostId]) {
+        let window = self.window(whose.0);
+        if whose.1.is_empty() {
+            window.forget_early();
+        } else {
+            for host in hosts {
+                window.forget_early_of(*host, &whose.1);
+            }
+        }
     }
 
     /// Goes on to look through a host until something is found, all is looked through, or
     /// the call has read enough.
     fn look_on(
         &mut self,
-        crawl: CrawlId,
+        whose: &Whose,
         reached: &mut Reached,
         now_s: i64,
         left: &mut Left,
-    ) -> Result<Vec<Candidate>, StoreError> {
-        let host = reached.host;
+    ) -> Result<Vec<Found>, StoreError> {
+        let (crawl, host) = (whose.0, reached.host);
         self.write_pending_of(host)?;
         let mut found = Vec::new();
         while found.is_empty() && left.is_any() && reached.looked_at < LOOKED_AT {
@@ -276,7 +338,8 @@ impl State {
             };
             reached.below = band;
             let most = if reached.is_probe { PROBE } else { LOOK };
-            let (later, looked_at, last) = self.later_of_band((crawl, host), band, behind, most)?;
+            let (later, looked_at, last) =
+                self.later_of_band((crawl, host), &whose.1, band, behind, most)?;
             self.gathering(|state| {
                 for (listed, row) in later {
                     found.extend(match row {
@@ -288,7 +351,7 @@ impl State {
             })?;
             reached.looked_at += looked_at;
             left.rows = left.rows.saturating_sub(looked_at);
-            let Some(round) = self.early.of_crawl.get_mut(&crawl) else { break };
+            let Some(round) = self.early.rounds.get_mut(whose) else { break };
             round.looked_at += looked_at;
             round.found += found.len();
             reached.rest = last.filter(|_| looked_at >= most);
@@ -304,6 +367,7 @@ impl State {
     fn later_of_band(
         &self,
         (crawl, host): (CrawlId, HostId),
+        only: &[SiteId],
         band: i64,
         (due_s, url): Spot,
         most: usize,
@@ -321,7 +385,7 @@ impl State {
         {
             looked_at += 1;
             last = Some((row.get(1).map_err(engine)?, row.get(2).map_err(engine)?));
-            if self.may_lease(site_of(row.get(3).map_err(engine)?), &[]) {
+            if self.may_lease(site_of(row.get(3).map_err(engine)?), only) {
                 let (place, url) =
                     read_listed(&row, crawl, host, &mut Vec::new()).map_err(engine)?;
                 later.push((place.candidate(), url));
@@ -336,7 +400,7 @@ impl State {
         listed: Candidate,
         row: Box<UrlRow>,
         now_s: i64,
-    ) -> Result<Option<Candidate>, StoreError> {
+    ) -> Result<Option<Found>, StoreError> {
         let record = &row.record;
         let is_put_off = record.floor_s().is_some_and(|until_s| until_s > now_s);
         let has_failed = row.attempt > 0 || record.came_to_nothing() || record.gone > 0;
@@ -348,9 +412,9 @@ impl State {
         if !worth.is_due(valued.price) || worth.value < valued.price {
             return Ok(None);
         }
-        let score = worth.score(valued.price);
+        let (score, site) = (worth.score(valued.price), row.site);
         self.at_hand.keep(row);
-        Ok(Some(listed.valued(score, Claim::Worth)))
+        Ok(Some((listed.valued(score, Claim::Worth), site)))
     }
 }
 
@@ -365,62 +429,4 @@ fn beyond((due_s, _): Spot, now_s: i64, is_close: bool) -> Spot {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn round(looked_at: usize, found: usize) -> Round {
-        let (begun_at, price, ticked_at) = (1_000, 1.0, 900);
-        let [left, aside] = [VecDeque::new(), VecDeque::new()];
-        Round {
-            left,
-            aside,
-            begun_at,
-            price,
-            ticked_at,
-            looked_at,
-            found,
-            is_close: false,
-            cut_at: None,
-        }
-    }
-
-    #[test]
-    fn a_round_is_repeated_when_the_price_has_moved_and_there_is_reason_to_hope() {
-        let hour = 1_000 + 3_600_000;
-        for (looked_at, found, price, ticked_at, now, expected) in [
-            (640, 10, 1.0, 2_000, hour, true),
-            (640, 10, 1.0, 900, hour, false),
-            (640, 9, 1.0, 2_000, hour, false),
-            (640, 9, 0.96, 2_000, hour, false),
-            (640, 9, 0.95, 2_000, hour, true),
-            (640, 0, 2.0, 2_000, 1_000 + AGAIN_MS, true),
-            (640, 0, 2.0, 2_000, 999, true),
-            (0, 0, 1.0, 2_000, hour, false),
-        ] {
-            let is_over = round(looked_at, found).is_over(price, ticked_at, now);
-            assert_eq!(is_over, expected, "{looked_at} {found} {price} {ticked_at} {now}");
-        }
-        let mut risen = round(640, 10);
-        assert!(!risen.has_risen_to(1.04));
-        assert!(risen.has_risen_to(1.06));
-        assert!(!risen.is_over(1.06, 2_000, hour), "nothing is to be hoped for");
-        assert!(risen.is_over(1.0, 2_000, hour), "but what was written meanwhile");
-        let mut unfinished = round(640, 10);
-        unfinished.left.push_back(Reached::nothing(HostId(1)));
-        assert!(!unfinished.is_over(0.1, 2_000, hour), "it is gone through first");
-    }
-
-    #[test]
-    fn steps_lead_to_the_end_of_any_list_and_never_back() {
-        for is_close in [false, true] {
-            let (now, mut spot, mut steps) = (1_000, (1_001, 7), 0);
-            while spot.0 < now + 400 * 86_400 {
-                let next = beyond(spot, now, is_close);
-                assert!(next > spot);
-                (spot, steps) = (next, steps + 1);
-            }
-            assert!(steps <= 24, "{steps}");
-        }
-        assert_eq!(beyond((i64::MAX, 1), 0, false).0, i64::MAX);
-    }
-}
+mod tests;

@@ -150,9 +150,9 @@ impl State {
         self.tick_price(crawl)?;
         self.take_turns(&mut call, &mut batch)?;
         let is_cut_short = call.has_passed_enough();
-        if call.sites.is_empty() && batch.urls.len() < call.max {
+        if batch.urls.len() < call.max {
             let wanted = call.max - batch.urls.len();
-            self.look_to_spare(&mut call, wanted)?;
+            self.look_to_spare(&mut call, &hosts_of_sites, wanted)?;
             self.take_turns(&mut call, &mut batch)?;
         }
         let is_short = batch.urls.len() < call.max && !is_cut_short;
@@ -168,9 +168,14 @@ impl State {
         let ready = match self.windows.get(&crawl) {
             Some(window) if is_short && !call.sites.is_empty() => {
                 // What is ready there by now is of other sites, or not looked through yet.
-                let goes_on = call.held > 0 || call.passed >= PASSED_PER_LOOK;
+                let is_looking = self.early.goes_on(crawl, call.now).is_some();
+                let goes_on = is_looking || call.held > 0 || call.passed >= PASSED_PER_LOOK;
                 let again = if goes_on { call.now } else { call.now + IN_VAIN_MS };
-                window.next_ready_among(call.now, again, hosts_of_sites)
+                let early = window
+                    .next_early_among(call.now, again, &hosts_of_sites, &call.sites)
+                    .filter(|_| call.may_have_any());
+                let ready = window.next_ready_among(call.now, again, hosts_of_sites);
+                early.into_iter().chain(ready).min()
             }
             _ => self.next_ready(crawl),
         };
@@ -178,20 +183,29 @@ impl State {
         Ok(batch)
     }
 
-    /// From here on a call may have what is not due, though worth the price, and what is
-    /// worth less: so many of it are wanted.
+    /// From here on a call may have what is not due, though worth the price, and, where it
+    /// names no sites, what is worth less: so many of it are wanted. Sites that it names have
+    /// URLs on these hosts.
     pub(super) fn look_to_spare(
         &mut self,
         call: &mut Call,
+        hosts: &[HostId],
         wanted: usize,
     ) -> Result<(), StoreError> {
         let room = self.spare_room(call.crawl)?;
-        if room > 0 && !call.is_cut && !call.has_passed_enough() {
-            self.look_early(call.crawl, wanted.min(room), call.now)?;
+        let may_look = room > 0 && !call.is_cut && !call.has_passed_enough();
+        if may_look {
+            self.look_early(call, hosts, wanted.min(room))?;
         } else {
             self.early.rest(call.crawl);
         }
         call.spare_up_to(room);
+        if !call.sites.is_empty() {
+            let window = self.window(call.crawl);
+            let is_early = |host: &&HostId| may_look && window.early_of(**host, &call.sites) > 0;
+            call.hosts = hosts.iter().filter(is_early).copied().collect();
+            call.later = Vec::new();
+        }
         Ok(())
     }
 
@@ -231,12 +245,11 @@ impl State {
             }
             self.job.has_handled = true;
             let Some(window) = self.windows.get_mut(&call.crawl) else { break };
-            let next = if call.spare {
-                window.next_spare(call.now)
-            } else if call.sites.is_empty() {
-                window.next_turn(call.now)
-            } else {
-                call.next_of_sites(window)
+            let next = match (call.spare, call.sites.is_empty()) {
+                (true, true) => window.next_spare(call.now),
+                (true, false) => call.hosts.pop(),
+                (false, true) => window.next_turn(call.now),
+                (false, false) => call.next_of_sites(window),
             };
             let Some(host) = next else {
                 if call.later.is_empty() {
@@ -251,7 +264,13 @@ impl State {
                 self.window(call.crawl).skipped(host, clock);
                 continue;
             }
+            let before = batch.urls.len();
             self.take_turn(call, host, batch)?;
+            let has_more = call.spare && !call.sites.is_empty() && batch.urls.len() > before;
+            if has_more && self.window(call.crawl).early_of(host, &call.sites) > 0 {
+                // After the others.
+                call.hosts.insert(0, host);
+            }
         }
         Ok(())
     }
@@ -353,7 +372,8 @@ impl State {
         }
         if !heads.is_empty() {
             // What was taken from the buffer and not used is still due, or found early.
-            let unused: Vec<Candidate> = heads.into_iter().map(|(head, _)| head).collect();
+            let site = |row: Option<Box<UrlRow>>| row.and_then(|row| row.site);
+            let unused: Vec<_> = heads.into_iter().map(|(head, row)| (head, site(row))).collect();
             let window = self.window(call.crawl);
             if had_early { window.offer_early(host, &unused) } else { window.forget_buffer(host) }
         }
@@ -496,7 +516,12 @@ impl State {
     ) -> Result<Vec<Candidate>, StoreError> {
         let now_s = call.now.div_euclid(1000);
         if call.spare {
-            return Ok(self.window(call.crawl).take_spare(host, wanted, call.now));
+            let window = self.window(call.crawl);
+            return Ok(if call.sites.is_empty() {
+                window.take_spare(host, wanted, call.now)
+            } else {
+                window.take_early(host, wanted, call.now, &call.sites)
+            });
         }
         if !call.sites.is_empty() {
             return self.worth_of_sites(call, host, wanted);

@@ -6,32 +6,42 @@
 use std::cmp::Reverse;
 
 use super::buffer::Key;
-use crate::by_id::ById;
-use crate::model::{HostId, UrlId};
+use crate::by_id::{ById, IdSet};
+use crate::model::{HostId, SiteId, UrlId};
 use crate::queue::Candidate;
 
-/// Most URLs held over all hosts, about: 4 MiB.
+/// Most URLs held over all hosts, about: 5 MiB.
 const MOST: usize = 65_536;
 
 #[derive(Debug, Default)]
 pub(super) struct Early {
-    /// Best last.
-    of_host: ById<HostId, Vec<Key>>,
+    /// Best last, each with its site.
+    of_host: ById<HostId, Vec<(Key, Option<SiteId>)>>,
     /// URLs of all hosts.
     load: usize,
 }
 
 impl Early {
-    pub(super) fn add(&mut self, host: HostId, candidates: &[Candidate]) {
+    /// Those that are held already stay as they are.
+    pub(super) fn add(&mut self, host: HostId, found: &[(Candidate, Option<SiteId>)]) {
         let held = self.of_host.entry(host).or_default();
-        held.extend(candidates.iter().map(Key::of));
-        held.sort_unstable_by_key(|key| Reverse(*key));
-        self.load += candidates.len();
+        let before = held.len();
+        let known: IdSet<UrlId> = held.iter().map(|(key, _)| key.id).collect();
+        let new = found.iter().filter(|(candidate, _)| !known.contains(&candidate.id));
+        held.extend(new.map(|(candidate, site)| (Key::of(candidate), *site)));
+        held.sort_unstable_by_key(|(key, _)| Reverse(*key));
+        self.load += held.len() - before;
     }
 
     /// How many are held of a host.
     pub(super) fn of(&self, host: HostId) -> usize {
         self.of_host.get(&host).map_or(0, Vec::len)
+    }
+
+    /// How many of these are of some sites.
+    pub(super) fn of_sites(&self, host: HostId, sites: &[SiteId]) -> usize {
+        let held = self.of_host.get(&host).into_iter().flatten();
+        held.filter(|(_, site)| is_of(*site, sites)).count()
     }
 
     /// Those of which any are held.
@@ -43,26 +53,44 @@ impl Early {
         self.load < MOST
     }
 
-    /// The best `n` of a host.
-    pub(super) fn take(&mut self, host: HostId, n: usize, now_ms: i64) -> Vec<Candidate> {
+    /// The best `n` of a host, and of these sites where any are named.
+    pub(super) fn take(
+        &mut self,
+        host: HostId,
+        n: usize,
+        now_ms: i64,
+        of: &[SiteId],
+    ) -> Vec<Candidate> {
         let now = now_ms.div_euclid(1000);
         let mut taken = Vec::new();
         self.change(host, |held| {
-            held.retain(|key| key.due_at > now);
-            taken = held.split_off(held.len().saturating_sub(n));
+            held.retain(|(key, _)| key.due_at > now);
+            let theirs = held.iter().enumerate().rev().filter(|(_, (_, site))| is_of(*site, of));
+            let Some((last, _)) = theirs.take(n).last() else { return };
+            let mut rest = held.split_off(last);
+            rest.retain(|(key, site)| {
+                let is_taken = is_of(*site, of);
+                if is_taken {
+                    taken.push(key.of_host(host));
+                }
+                !is_taken
+            });
+            held.append(&mut rest);
         });
-        taken.into_iter().rev().map(|key| key.of_host(host)).collect()
+        taken.reverse();
+        taken
     }
 
     pub(super) fn remove(&mut self, host: HostId, url: UrlId) {
-        self.change(host, |held| held.retain(|key| key.id != url));
+        self.change(host, |held| held.retain(|(key, _)| key.id != url));
     }
 
-    pub(super) fn forget(&mut self, host: HostId) {
-        self.change(host, Vec::clear);
+    /// Forgets those of a host, and of these sites where any are named.
+    pub(super) fn forget(&mut self, host: HostId, of: &[SiteId]) {
+        self.change(host, |held| held.retain(|(_, site)| !is_of(*site, of)));
     }
 
-    fn change(&mut self, host: HostId, change: impl FnOnce(&mut Vec<Key>)) {
+    fn change(&mut self, host: HostId, change: impl FnOnce(&mut Vec<(Key, Option<SiteId>)>)) {
         let Some(held) = self.of_host.get_mut(&host) else { return };
         let before = held.len();
         change(held);
@@ -71,4 +99,9 @@ impl Early {
             self.of_host.remove(&host);
         }
     }
+}
+
+/// Is something of these sites? Where none are named, it is.
+fn is_of(site: Option<SiteId>, sites: &[SiteId]) -> bool {
+    sites.is_empty() || site.is_some_and(|site| sites.contains(&site))
 }

@@ -205,8 +205,13 @@ impl Turns {
             || early.is_some_and(|(_, (Reverse(at), _))| *at <= worthy_at)
     }
 
-    pub(super) fn waits_for_clock(&self, host: HostId, now_ms: i64) -> bool {
-        self.hosts.get(&host).is_some_and(|host| host.not_before_ms > now_ms)
+    pub(super) fn has_queued(&self, host: HostId) -> bool {
+        self.hosts.get(&host).is_some_and(|host| host.due_at_ms.is_some())
+    }
+
+    /// A host is not to be served before.
+    pub(super) fn clock(&self, host: HostId) -> Option<i64> {
+        Some(self.hosts.get(&host)?.not_before_ms)
     }
 
     /// Hosts that may have something due, whatever their clocks.

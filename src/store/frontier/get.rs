@@ -115,7 +115,7 @@ impl State {
             };
             self.serve_queues(&mut call, &mut serving, only.as_deref())?;
             if only.is_none() && !serving.is_full() {
-                self.look_to_spare(&mut call, serving.left())?;
+                self.look_to_spare(&mut call, &[], serving.left())?;
                 self.serve_queues(&mut call, &mut serving, None)?;
             }
             let held_up = self.windows.get(&crawl).is_some_and(|w| w.is_held_up(call.now));

@@ -122,6 +122,41 @@ async fn a_site_that_is_paused_gives_nothing_early_even_of_what_was_found() {
 }
 
 #[tokio::test]
+async fn who_names_its_site_has_it_too() {
+    let queue = written_when_dear_and_cheap_now().await;
+    let of_site = || LeaseRequest { sites: vec!["a".to_owned()], per_host: 30, ..ask(100) };
+    let mut had = BTreeSet::new();
+    loop {
+        let leased = queue.lease_as(of_site()).await.urls;
+        if leased.is_empty() {
+            break;
+        }
+        assert!(leased.iter().all(|leased| leased.due_at > queue.clock.now()));
+        let before = had.len();
+        had.extend(leased.iter().map(|leased| leased.url.clone()));
+        assert_eq!(had.len(), before + leased.len(), "each is with one fetcher");
+    }
+    assert!(had.len() > 250, "{}", had.len());
+    assert!(!had.contains(&page(7)), "its fetcher put it off");
+}
+
+#[tokio::test]
+async fn who_names_a_site_is_told_when_its_host_may_be_asked_for_what_is_not_due() {
+    let urls: Vec<_> = (0..100).map(page).collect();
+    let queue = looked_at(&urls, &[]).await;
+    let price = value(&queue, &urls[3]).await / 4.0;
+    let later = queue.clock.now() + HOUR / 2;
+    let until = later.as_millisecond();
+    queue.look().change(&format!("UPDATE hosts SET paused_until = {until}"));
+    let queue = priced(queue, price).await;
+    let of_site = || LeaseRequest { sites: vec!["a".to_owned()], ..ask(10) };
+    let batch = queue.lease_as(of_site()).await;
+    assert_eq!((batch.urls.len(), batch.next_due_at), (0, Some(later)));
+    queue.clock.advance(HOUR / 2);
+    assert_eq!(queue.lease_as(of_site()).await.urls.len(), 10);
+}
+
+#[tokio::test]
 async fn crawlers_of_the_frontier_have_it_too() {
     let queue = written_when_dear_and_cheap_now().await;
     let get = Get {

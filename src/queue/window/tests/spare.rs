@@ -1,7 +1,7 @@
 //! What is worth less than the price: kept aside, in nobody's way, each once.
 
 use super::candidate;
-use crate::model::{HostId, UrlId};
+use crate::model::{HostId, SiteId, UrlId};
 use crate::queue::window::{Valued, Window};
 use crate::queue::{Candidate, Claim};
 
@@ -120,8 +120,8 @@ fn a_host_that_must_be_left_alone_spares_nothing_until_its_clock() {
     assert_eq!(ids(&window.take_spare(HOST, 10, 5_000)), [2, 1]);
 }
 
-fn early(host: i64, id: i64, score: f64, due_at: i64) -> Candidate {
-    candidate(host, id, 50, due_at).valued(score, Claim::Worth)
+fn early(host: i64, id: i64, score: f64, due_at: i64) -> (Candidate, Option<SiteId>) {
+    (candidate(host, id, 50, due_at).valued(score, Claim::Worth), Some(SiteId(1 + id % 2)))
 }
 
 #[test]
@@ -150,11 +150,11 @@ fn what_is_found_early_is_forgotten_when_it_comes_due_moves_or_is_doubted() {
     look(&mut window, &[], false, 1_000);
     assert_eq!(ids(&window.take_spare(HOST, 1, 10_000)), [2], "the first is due, and in line");
     window.invalidate(HOST);
-    assert_eq!(window.early_of(HOST), 0);
+    assert_eq!(window.early_of(HOST, &[]), 0);
     assert!(window.take_spare(HOST, 9, 10_000).is_empty());
     window.offer_early(HOST, &found);
     window.forget_early();
-    assert_eq!(window.early_of(HOST), 0);
+    assert_eq!(window.early_of(HOST, &[]), 0);
 }
 
 #[test]
@@ -164,7 +164,7 @@ fn what_is_found_early_stays_when_what_is_due_is_to_be_looked_at_anew() {
     let found: Vec<_> = (1..=4).map(|id| early(1, id, 60.0, 100 * id)).collect();
     window.offer_early(HOST, &found);
     assert!(window.take(HOST, 1, 20_000).is_empty(), "values are old");
-    assert_eq!(window.early_of(HOST), 4);
+    assert_eq!(window.early_of(HOST, &[]), 4);
     look(&mut window, &[spare(5, 10.0)], false, 1_000);
     window.forget_buffer(HOST);
     assert_eq!(window.next_spare(20_000), Some(HOST));
@@ -224,4 +224,23 @@ fn what_waits_for_a_clock_is_had_as_soon_as_that_is_put_back() {
     window.set_clock(HOST, 0);
     assert_eq!(window.next_spare(1), Some(HOST));
     assert_eq!(ids(&window.take_spare(HOST, 9, 1)), [3]);
+}
+
+#[test]
+fn what_is_found_early_is_had_by_who_names_its_site() {
+    let mut window = Window::new();
+    window.wake(HOST, 900_000, 1.0);
+    let found: Vec<_> = (1..=6).map(|id| early(1, id, 60.0, 100 * id)).collect();
+    window.offer_early(HOST, &found);
+    // Found again, it is there once.
+    window.offer_early(HOST, &found[2..5]);
+    assert_eq!(window.early_of(HOST, &[]), 6);
+    let [odd, even] = [SiteId(2), SiteId(1)];
+    assert_eq!(ids(&window.take_early(HOST, 2, 1, &[odd])), [1, 3]);
+    assert_eq!(ids(&window.take_early(HOST, 9, 1, &[odd, SiteId(7)])), [5]);
+    assert!(window.take_early(HOST, 9, 1, &[odd]).is_empty());
+    assert_eq!(ids(&window.take_early(HOST, 1, 1, &[even])), [2]);
+    assert_eq!(window.next_spare(1), Some(HOST));
+    assert_eq!(ids(&window.take_spare(HOST, 9, 1)), [4, 6]);
+    assert_eq!((window.next_spare(1), window.early_of(HOST, &[])), (None, 0));
 }

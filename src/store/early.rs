@@ -45,10 +45,10 @@ const FALLEN: f64 = 0.95;
 const AGAIN_MS: i64 = 86_400_000;
 /// Where the price has risen to so many times what it was, what was found is not worth it.
 const RISEN: f64 = 1.05;
-/// Rounds for callers that name sites, at most, and hosts left to all of them, about: for
-/// more, those go that began first,
+/// Rounds for callers that name sites, at most, and names of sites and hosts left to all of
+/// them, about: for more, those go that began first,
 const OF_SITES: usize = 4_096;
-const HOSTS_OF_SITES: usize = 131_072;
+const HELD_OF_SITES: usize = 131_072;
 /// but none that began since then, or with many callers each call would begin one.
 const STAYS_MS: i64 = 3_600_000;
 /// Callers that wait are woken for so long for a look that is to go on.
@@ -168,8 +168,9 @@ impl EarlyLooks {
         self.rounds.remove(whose);
         while !whose.1.is_empty() {
             let others = || self.rounds.iter().filter(|((_, sites), _)| !sites.is_empty());
-            let hosts = others().map(|(_, other)| other.left.len() + other.aside.len());
-            if others().count() < OF_SITES && hosts.sum::<usize>() < HOSTS_OF_SITES {
+            let held = others()
+                .map(|((_, sites), other)| sites.len() + other.left.len() + other.aside.len());
+            if others().count() < OF_SITES && held.sum::<usize>() < HELD_OF_SITES {
                 break;
             }
             let Some((first, other)) = others().min_by_key(|(_, other)| other.begun_at) else {
@@ -308,7 +309,9 @@ impl State {
         if whose.1.is_empty() {
             window.forget_early();
         } else {
-            hosts.iter().for_each(|host| window.forget_early_of(*host, &whose.1));
+            for host in hosts {
+                window.forget_early_of(*host, &whose.1);
+            }
         }
     }
 
@@ -426,74 +429,4 @@ fn beyond((due_s, _): Spot, now_s: i64, is_close: bool) -> Spot {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn round(looked_at: usize, found: usize) -> Round {
-        let (begun_at, price, ticked_at) = (1_000, 1.0, 900);
-        let [left, aside] = [VecDeque::new(), VecDeque::new()];
-        Round { left, aside, begun_at, price, ticked_at, looked_at, found, is_close: false }
-    }
-
-    #[test]
-    fn a_round_is_repeated_when_the_price_has_moved_and_there_is_reason_to_hope() {
-        let hour = 1_000 + 3_600_000;
-        for (looked_at, found, price, ticked_at, now, expected) in [
-            (640, 10, 1.0, 2_000, hour, true),
-            (640, 10, 1.0, 900, hour, false),
-            (640, 9, 1.0, 2_000, hour, false),
-            (640, 9, 0.96, 2_000, hour, false),
-            (640, 9, 0.95, 2_000, hour, true),
-            (640, 0, 2.0, 2_000, 1_000 + AGAIN_MS, true),
-            (640, 0, 2.0, 2_000, 999, true),
-            (0, 0, 1.0, 2_000, hour, false),
-        ] {
-            let is_over = round(looked_at, found).is_over(price, ticked_at, now);
-            assert_eq!(is_over, expected, "{looked_at} {found} {price} {ticked_at} {now}");
-        }
-        let mut risen = round(640, 10);
-        assert!(!risen.has_risen_to(1.04));
-        assert!(risen.has_risen_to(1.06));
-        assert!(!risen.is_over(1.06, 2_000, hour), "nothing is to be hoped for");
-        assert!(risen.is_over(1.0, 2_000, hour), "but what was written meanwhile");
-        let mut unfinished = round(640, 10);
-        unfinished.left.push_back(Reached::nothing(HostId(1)));
-        assert!(!unfinished.is_over(0.1, 2_000, hour), "it is gone through first");
-    }
-
-    #[test]
-    fn rounds_of_more_sites_than_there_is_room_for_wait_until_others_are_old() {
-        let begun_at = |begun_at| Round { begun_at, ..round(0, 0) };
-        let whose = |site: usize| (CrawlId(1), vec![SiteId(i64::try_from(site).unwrap())]);
-        let (mut looks, hour) = (EarlyLooks::default(), 3_600_000);
-        for site in 0..=OF_SITES {
-            looks.begin(&whose(site), begun_at(if site == 5 { 0 } else { 1_000 }));
-        }
-        assert_eq!(looks.rounds.len(), OF_SITES);
-        assert!(!looks.rounds.contains_key(&whose(OF_SITES)));
-        looks.begin(&(CrawlId(1), Vec::new()), begun_at(2_000));
-        assert_eq!(looks.rounds.len(), OF_SITES + 1, "that of all has room");
-        for site in [OF_SITES, OF_SITES + 1] {
-            looks.begin(&whose(site), begun_at(hour));
-        }
-        assert!(looks.rounds.contains_key(&whose(OF_SITES)));
-        assert!(!looks.rounds.contains_key(&whose(5)) && looks.rounds.contains_key(&whose(6)));
-        assert_eq!(looks.rounds.len(), OF_SITES + 1);
-        looks.forget(CrawlId(1));
-        assert!(looks.rounds.is_empty());
-    }
-
-    #[test]
-    fn steps_lead_to_the_end_of_any_list_and_never_back() {
-        for is_close in [false, true] {
-            let (now, mut spot, mut steps) = (1_000, (1_001, 7), 0);
-            while spot.0 < now + 400 * 86_400 {
-                let next = beyond(spot, now, is_close);
-                assert!(next > spot);
-                (spot, steps) = (next, steps + 1);
-            }
-            assert!(steps <= 24, "{steps}");
-        }
-        assert_eq!(beyond((i64::MAX, 1), 0, false).0, i64::MAX);
-    }
-}
+mod tests;

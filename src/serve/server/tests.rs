@@ -127,7 +127,8 @@ async fn a_connection_of_http_2_on_which_nothing_is_called_is_cut_off() {
 
 #[tokio::test]
 async fn a_connection_that_stays_idle_after_an_answer_is_closed() {
-    let running = serve(hello(), 8, Duration::from_millis(50), FOR_EVER).await;
+    // Longer than a client that is made to wait takes to send what it is about to send.
+    let running = serve(hello(), 8, Duration::from_secs(2), FOR_EVER).await;
     let answer = read_to_end(send(running.addr, GET).await).await;
     assert!(answer.ends_with("hello"), "{answer}");
 }

@@ -36,7 +36,7 @@ async fn every_way_to_misbehave_at_once_leaves_the_daemon_well() {
     let list = origin.url("/sitemap.xml");
     origin.set("/sitemap.xml", Reply::xml(sitemap(&origin.base(), &[("/a", "2026-11-01")])));
     let mut config = format!(
-        "[fetch]\nallow = [\"127.2.0.0/16:{port}\", \"{}\"]\ntotal_timeout = \"3s\"\n\
+        "[fetch]\nallow = [\"127.2.0.0/16:{port}\", \"{}\"]\ntotal_timeout = \"10s\"\n\
          [politeness]\nhost_delay = \"0s\"\n\
          [[site]]\nname = \"sound\"\nurl = \"{}/\"\nsitemaps = [\"{list}\"]\nfeeds = []\npoll = \"1s\"\n",
         origin.addr(),

@@ -24,6 +24,9 @@ use super::extract::BODY_TIMEOUT;
 const MOST: usize = 64 << 20;
 /// Without a byte for so long, a client waits for the answer and sends no more.
 const LULL: Duration = Duration::from_millis(500);
+/// Waited for in so many parts: where we stood still it may be that only one of them was
+/// over, and what came meanwhile is read in the next.
+const PARTS: u32 = 4;
 
 /// The same request, whose body is read to its end by whoever gets it, or else here.
 pub(super) fn read_on(request: Request) -> Request {
@@ -81,11 +84,51 @@ impl Drop for Rest {
 }
 
 async fn discard(mut chunks: BodyDataStream) {
-    let mut seen = 0;
-    while let Ok(Some(Ok(chunk))) = timeout(LULL, chunks.next()).await {
-        seen += chunk.len();
-        if seen > MOST {
-            return;
+    let (mut seen, mut silent) = (0, 0);
+    while seen <= MOST && silent < PARTS {
+        match timeout(LULL / PARTS, chunks.next()).await {
+            Ok(Some(Ok(chunk))) => {
+                seen += chunk.len();
+                silent = 0;
+            }
+            Ok(None | Some(Err(_))) => return,
+            Err(_) => silent += 1,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use futures_util::stream::unfold;
+    use tokio::sync::mpsc;
+    use tokio::time::advance;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn what_came_while_we_stood_still_is_no_lull_and_silence_is() {
+        let (client, received) = mpsc::channel::<Bytes>(1);
+        let parts = unfold(received, |mut received| async move {
+            let part = received.recv().await?;
+            Some((Ok::<_, Infallible>(part), received))
+        });
+        let reading = tokio::spawn(discard(Body::from_stream(parts).into_data_stream()));
+        for _ in 0..3 {
+            client.send(Bytes::from_static(b"more")).await.expect("it is read");
+            while client.capacity() == 0 {
+                tokio::task::yield_now().await;
+            }
+            // All of it is over at once, and known to be before what has come is there.
+            advance(10 * LULL).await;
+            for _ in 0..10 {
+                tokio::task::yield_now().await;
+            }
+        }
+        let began = Instant::now();
+        reading.await.expect("it ends");
+        assert!(client.is_closed());
+        assert!(began.elapsed() < LULL, "{:?}", began.elapsed());
     }
 }

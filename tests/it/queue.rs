@@ -4,6 +4,7 @@
 mod blocks;
 mod calls;
 mod early;
+mod early_orders;
 mod expiry;
 mod history;
 mod host_clock;

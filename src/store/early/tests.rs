@@ -1,3 +1,5 @@
+//! Rounds, and the steps of a look.
+
 use super::*;
 
 fn round(looked_at: usize, found: usize) -> Round {

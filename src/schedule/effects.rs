@@ -226,11 +226,8 @@ impl Poll<'_> {
         let Some(since) = since else { return Ok(()) };
         let is_free = self.site.poll == PollRule::Adaptive;
         let poll = self.poller.config.borrow().poll.clone();
-        let pace = is_free.then(|| Pace {
-            now: self.began,
-            index: poll.min.max(INDEX_SPACING),
-            sibling: poll.min.max(poll.removal_after),
-        });
+        let spacing = poll.min.max(poll.removal_after);
+        let pace = is_free.then_some(Pace { now: self.began, spacing });
         let held_up = HeldUp { source: self.target.id, parent: self.target.parent, since, pace };
         self.poller.store.ask_siblings(held_up).await
     }

@@ -36,13 +36,11 @@ pub struct HeldUp {
 /// When what holds a sitemap up is read.
 #[derive(Debug, Clone, Copy)]
 pub struct Pace {
-    /// At once, if nothing keeps it away.
+    /// At once, if its last read does not keep it away.
     pub now: Timestamp,
-    /// How long its last read keeps the index away.
-    pub index: Duration,
-    /// The same of a sibling: with all that a site loses every day, those that rest are
-    /// read once in this time.
-    pub sibling: Duration,
+    /// How long that does: with all that a site loses every day, those that rest are read
+    /// once in this time.
+    pub spacing: Duration,
 }
 
 impl Store {
@@ -103,12 +101,10 @@ impl State {
             })
             .map_err(engine)?;
         for (id, read_at) in unread {
-            let is_index = parent == Some(id);
-            let at = pace.map(|Pace { now, index, sibling }| {
-                let spacing = if is_index { index } else { sibling };
+            let at = pace.map(|Pace { now, spacing }| {
                 read_at.map_or(now, |at| later(timestamp(at), spacing).max(now))
             });
-            let why = if is_index {
+            let why = if parent == Some(id) {
                 "a sitemap that it lists misses URLs: they may stand in a new one"
             } else {
                 "a sitemap beside it misses URLs: they may stand here"

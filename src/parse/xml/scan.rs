@@ -386,9 +386,9 @@ impl Scan {
         if !self.cut {
             cx.note(IssueCode::ParsingError, excerpt(here));
         }
-        if ends.is_some() {
-            // The document is over, so whether to stop is no question.
-            let _ = self.elements.close_innermost(visitor, cx);
+        if ends.is_some() && self.elements.close_innermost(visitor, cx).is_break() {
+            // The document is over, but who stops has not taken all of it.
+            return Flow::Stop(w.rest.len());
         }
         Flow::At(w.rest.len())
     }

@@ -20,6 +20,20 @@ async fn rest(daemon: &Daemon) {
     }
 }
 
+/// A sitemap and another, both of which their index dates as unchanged, have been read.
+async fn beside_one_that_rests(origin: &Origin, config: &str) -> (World, Daemon) {
+    let base = origin.base();
+    let both = [("/sitemap.xml", "2020-11-05"), ("/rests.xml", "2020-11-05")];
+    origin.set("/index.xml", Reply::xml(index(&base, &both)));
+    origin.set("/sitemap.xml", Reply::xml(sitemap(&base, &ALL)));
+    origin.set("/rests.xml", Reply::xml(sitemap(&base, &[("/d", "2020-11-05")])));
+    let world = World::new(&[origin]);
+    let daemon = world.start(config).await;
+    daemon.polled("/sitemap.xml", 1).await;
+    daemon.polled("/rests.xml", 1).await;
+    (world, daemon)
+}
+
 /// Hours from the first read that misses a URL to its removal.
 async fn hours_to_removal(daemon: &Daemon, path: &str, url: &str) -> u32 {
     let source = daemon.source(path).await.id;
@@ -84,14 +98,8 @@ async fn a_removal_waits_for_no_sibling_that_its_index_says_rests() {
 async fn what_went_to_a_sitemap_beside_it_is_found_there_before_it_is_removed() {
     let origin = Origin::start().await;
     let base = origin.base();
-    let both = [("/sitemap.xml", "2020-11-05"), ("/rests.xml", "2020-11-05")];
-    origin.set("/index.xml", Reply::xml(index(&base, &both)));
-    origin.set("/sitemap.xml", Reply::xml(sitemap(&base, &ALL)));
-    origin.set("/rests.xml", Reply::xml(sitemap(&base, &[("/d", "2020-11-05")])));
-    let world = World::new(&[&origin]);
-    let daemon = world.start(&adaptive(&origin, &["/index.xml"])).await;
-    daemon.polled("/sitemap.xml", 1).await;
-    daemon.polled("/rests.xml", 1).await;
+    let adaptive = adaptive(&origin, &["/index.xml"]);
+    let (_world, daemon) = beside_one_that_rests(&origin, &adaptive).await;
     rest(&daemon).await;
     // The index says of neither that it has changed.
     origin.set("/rests.xml", Reply::xml(sitemap(&base, &[("/d", "2020-11-05"), ALL[2]])));
@@ -107,15 +115,8 @@ async fn what_went_to_a_sitemap_beside_it_is_found_there_before_it_is_removed() 
 async fn where_a_site_says_when_it_is_polled_siblings_are_read_then_and_not_passed_over() {
     let origin = Origin::start().await;
     let base = origin.base();
-    let both = [("/sitemap.xml", "2020-11-05"), ("/rests.xml", "2020-11-05")];
-    origin.set("/index.xml", Reply::xml(index(&base, &both)));
-    origin.set("/sitemap.xml", Reply::xml(sitemap(&base, &ALL)));
-    origin.set("/rests.xml", Reply::xml(sitemap(&base, &[("/d", "2020-11-05")])));
-    let world = World::new(&[&origin]);
     let daily = listed(&origin, &["/index.xml"], &[], "").replace("\"30d\"", "\"1d\"");
-    let daemon = world.start(&daily).await;
-    daemon.polled("/sitemap.xml", 1).await;
-    daemon.polled("/rests.xml", 1).await;
+    let (_world, daemon) = beside_one_that_rests(&origin, &daily).await;
     for _ in 0..6 {
         daemon.pass(6 * HOUR).await;
     }

@@ -325,11 +325,12 @@ impl Diff {
             self.steps.push(Step::Missing { slot });
         }
         if !absences.held {
-            let missing_s = now_s - since;
             // What waits for longer waits for a sibling that cannot be read.
-            self.undecided |= missing_s < rules.removal_after_s.saturating_mul(2);
+            let misses = u32::from(next.misses);
+            self.undecided |= misses < rules.removal_polls
+                || now_s - since < rules.removal_after_s.saturating_mul(2);
             // At the read before the one that may decide: much that leaves comes back.
-            let is_next = u32::from(next.misses) + 1 >= rules.removal_polls;
+            let is_next = misses + 1 >= rules.removal_polls;
             if is_next && since >= rules.siblings_read_s {
                 self.held_up_since = self.held_up_since.max(Some(since));
             }

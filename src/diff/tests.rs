@@ -350,6 +350,9 @@ fn siblings_are_waited_for_from_the_read_before_the_one_that_may_decide() {
         (&[0, 12, 24, 48], Some(-1), false, Some(0)),
     ];
     let is = list(&twenty()[1..]);
+    // Where time does not count, reads do.
+    let at_once = Rules { removal_after_s: 0, ..rules() };
+    assert!(diff(&snapshot_of(&list(&twenty())), &is, &at_once).undecided);
     for (hours, siblings, undecided, since) in cases {
         let at = |hour: i64| now().as_second() + hour * 3_600;
         let mut was = snapshot_of(&list(&twenty()));

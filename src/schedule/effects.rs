@@ -225,8 +225,10 @@ impl Poll<'_> {
         let since = held_up_since.and_then(|at| Timestamp::from_second(at.saturating_add(1)).ok());
         let Some(since) = since else { return Ok(()) };
         let is_free = self.site.poll == PollRule::Adaptive;
-        let poll = self.poller.config.borrow().poll.clone();
-        let spacing = poll.min.max(poll.removal_after);
+        let spacing = {
+            let poll = &self.poller.config.borrow().poll;
+            poll.min.max(poll.removal_after)
+        };
         let pace = is_free.then_some(Pace { now: self.began, spacing });
         let held_up = HeldUp { source: self.target.id, parent: self.target.parent, since, pace };
         self.poller.store.ask_siblings(held_up).await

@@ -108,6 +108,12 @@ impl Window {
         self.turns.rank(host, now_ms)
     }
 
+    /// When something was last taken of the host: of two, the later is the greater, and
+    /// 0 if never.
+    pub fn taken_at(&self, host: HostId) -> u64 {
+        self.turns.taken_at(host)
+    }
+
     /// When the first of these hosts may be served; those that may be now count from
     /// `again_ms` on. `None` where none of them has anything queued.
     pub fn next_ready_among(
@@ -298,9 +304,10 @@ impl Window {
         self.turns.clock(host).is_some_and(|clock| clock > now_ms)
     }
 
-    /// May more of these be offered, of whatever host?
-    pub fn has_room_for_early(&self) -> bool {
-        self.early.has_room()
+    /// May more of these be offered, of whatever host? What is worth least may be forgotten
+    /// for it.
+    pub fn make_room_for_early(&mut self) -> bool {
+        self.early.make_room()
     }
 
     /// Forgets what is worth the price though its rows are not due.

@@ -213,7 +213,7 @@ impl State {
         let mut left = Left { reads: READS_PER_CALL, rows: ROWS_PER_CALL };
         let mut found = 0;
         for _ in 0..HOSTS_PER_CALL {
-            if found >= wanted || !left.is_any() || !self.window(crawl).has_room_for_early() {
+            if found >= wanted || !left.is_any() || !self.window(crawl).make_room_for_early() {
                 break;
             }
             let round = self.early.rounds.get_mut(&whose);
@@ -407,14 +407,25 @@ impl State {
         if listed.claim == Claim::Fixed || is_put_off || has_failed || row.expires_s.is_some() {
             return Ok(None);
         }
-        let Some(valued) = self.valued_at(&row, now_s)? else { return Ok(None) };
-        let worth = valued.worth.at(timestamp(now_s.saturating_mul(1000)));
-        if !worth.is_due(valued.price) || worth.value < valued.price {
+        let Some(score) = self.early_worth(&row, now_s.saturating_mul(1000))? else {
             return Ok(None);
-        }
-        let (score, site) = (worth.score(valued.price), row.site);
+        };
+        let site = row.site;
         self.at_hand.keep(row);
         Ok(Some((listed.valued(score, Claim::Worth), site)))
+    }
+
+    /// The score of a row that is not due, if it is worth the price by now.
+    pub(super) fn early_worth(
+        &mut self,
+        row: &UrlRow,
+        now_ms: i64,
+    ) -> Result<Option<f64>, StoreError> {
+        let now_s = now_ms.div_euclid(1000);
+        let Some(valued) = self.valued_at(row, now_s)? else { return Ok(None) };
+        let worth = valued.worth.at(timestamp(now_s.saturating_mul(1000)));
+        let is_worth = worth.is_due(valued.price) && worth.value >= valued.price;
+        Ok(is_worth.then(|| worth.score(valued.price)))
     }
 }
 

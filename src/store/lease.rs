@@ -5,6 +5,7 @@
 //! makes any. The host's clock moves by one delay for each URL, so that the
 //! next poll or lease of the host comes after all of them.
 
+use std::cmp::Reverse;
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -204,6 +205,8 @@ impl State {
             let window = self.window(call.crawl);
             let is_early = |host: &&HostId| may_look && window.early_of(**host, &call.sites) > 0;
             call.hosts = hosts.iter().filter(is_early).copied().collect();
+            // The last one is next: that of which nothing was taken for longest.
+            call.hosts.sort_by_cached_key(|host| Reverse(window.taken_at(*host)));
             call.later = Vec::new();
         }
         Ok(())
@@ -328,7 +331,10 @@ impl State {
         while taken.leased.len() < room && call.held < most_held {
             if heads.is_empty() {
                 // What is cheap waits for what other hosts have that is worth the price.
-                if call.has_passed_enough() || had_early {
+                let is_cheap = had_early
+                    && (!taken.leased.is_empty()
+                        || self.window(call.crawl).early_of(host, &call.sites) == 0);
+                if call.has_passed_enough() || is_cheap {
                     break;
                 }
                 heads = self.next_rows(call, host, room - taken.leased.len())?.into();
@@ -340,6 +346,11 @@ impl State {
                 self.dequeue_stray(call.crawl, candidate)?;
                 continue;
             };
+            // Since it was found the price may have risen, and others of its host have taught
+            // that it is worth less.
+            if had_early && self.early_worth(&row, call.now)?.is_none() {
+                continue;
+            }
             if candidate.band == recrawl::FRESH_BAND && self.is_old_news(&row, call.now)? {
                 call.held += 1;
                 continue;

@@ -12,6 +12,9 @@ use crate::queue::Candidate;
 
 /// Most URLs held over all hosts, about: 5 MiB.
 const MOST: usize = 65_536;
+/// Where there is no room for more, so many of a host are kept: hosts whose clocks let few
+/// through would keep all others from being looked at.
+const KEPT: usize = 8;
 
 #[derive(Debug, Default)]
 pub(super) struct Early {
@@ -49,7 +52,15 @@ impl Early {
         self.of_host.keys().copied()
     }
 
-    pub(super) fn has_room(&self) -> bool {
+    /// Is there room for more? Those that are worth least may have to make it; the next
+    /// round finds them again.
+    pub(super) fn make_room(&mut self) -> bool {
+        if self.load >= MOST {
+            for held in self.of_host.values_mut() {
+                let excess = held.len().saturating_sub(KEPT);
+                self.load -= held.drain(..excess).len();
+            }
+        }
         self.load < MOST
     }
 

@@ -147,6 +147,11 @@ impl Turns {
         }
     }
 
+    /// When something was last taken of the host: of two, the later is the greater.
+    pub(super) fn taken_at(&self, host: HostId) -> u64 {
+        self.hosts.get(&host).map_or(0, |host| host.taken_at)
+    }
+
     /// The host has something to spare, of which some may be worth the price. Its turn is
     /// before that of others of which something was taken since: a host of which little is
     /// worth the price would else stand behind those of which much is, and is never proved

@@ -402,3 +402,39 @@ async fn what_waits_for_the_robots_txt_of_its_host_is_had_once_that_is_known() {
     queue.store.save_robots(queue.host("http://a.test"), rules, until).await.unwrap();
     assert_eq!(queue.lease(100).await.len(), 100);
 }
+
+#[tokio::test]
+async fn what_others_have_taught_to_be_worth_too_little_since_it_was_found_is_left() {
+    let urls: Vec<_> = (0..60).map(page).collect();
+    let queue = looked_at(&urls, &[]).await;
+    let price = 0.98 * value(&queue, &urls[3]).await;
+    let queue = priced(queue, price).await;
+    let one = || LeaseRequest { per_host: 1, ..ask(1) };
+    let mut had = 0;
+    while let Some(leased) = queue.lease_as(one()).await.urls.pop() {
+        had += 1;
+        let worth = value(&queue, &leased.url).await;
+        assert!(worth >= price, "{had}: {worth} of {price}");
+        queue.settle(leased.token, Outcome::Unchanged).await;
+    }
+    assert!((1..60).contains(&had), "{had}");
+}
+
+#[tokio::test]
+async fn hosts_of_a_site_that_is_named_take_turns_with_what_is_not_due() {
+    let of = |host: u32| (0..20).map(move |n| format!("http://h{host}.test/{n}"));
+    let urls: Vec<_> = (0..3).flat_map(of).collect();
+    let queue = looked_at(&urls, &[]).await;
+    let price = value(&queue, &urls[3]).await / 4.0;
+    let queue = priced(queue, price).await;
+    let one = || LeaseRequest { sites: vec!["a".to_owned()], per_host: 1, ..ask(1) };
+    let mut turns = Vec::new();
+    for _ in 0..12 {
+        turns.push(queue.lease_as(one()).await.urls.pop().unwrap().host);
+    }
+    let (first, later) = turns.split_at(3);
+    assert_eq!(BTreeSet::from_iter(first).len(), 3);
+    for three in later.chunks(3) {
+        assert_eq!(three, first);
+    }
+}

@@ -244,3 +244,35 @@ fn what_is_found_early_is_had_by_who_names_its_site() {
     assert_eq!(ids(&window.take_spare(HOST, 9, 1)), [4, 6]);
     assert_eq!((window.next_spare(1), window.early_of(HOST, &[])), (None, 0));
 }
+
+#[test]
+fn where_there_is_no_room_for_what_is_not_due_the_worst_of_each_host_makes_it() {
+    let (mut window, hosts) = (Window::new(), 1..=1_024);
+    let found = |host: i64| {
+        let early = |n: i64| {
+            let candidate = candidate(host, 100 * host + n, 50, 9_000);
+            // Best in the middle.
+            let score = f64::from(i32::try_from(n * 37 % 64).unwrap());
+            (candidate.valued(score, Claim::Worth), Some(SiteId(1)))
+        };
+        (0..64).map(early).collect::<Vec<_>>()
+    };
+    let best = |host: i64| {
+        let mut all = found(host);
+        all.sort_by_key(|(candidate, _)| std::cmp::Reverse(candidate.rank));
+        all.truncate(8);
+        all.into_iter().map(|(candidate, _)| candidate.rank).collect::<Vec<_>>()
+    };
+    for host in hosts.clone() {
+        assert!(window.make_room_for_early(), "{host}");
+        window.wake(HostId(host), 9_000_000, 1.0);
+        window.offer_early(HostId(host), &found(host));
+    }
+    assert_eq!(window.early_of(HostId(7), &[]), 64);
+    assert!(window.make_room_for_early());
+    for host in hosts {
+        let taken = window.take_spare(HostId(host), 64, 1);
+        let ranks: Vec<_> = taken.iter().map(|candidate| candidate.rank).collect();
+        assert_eq!(ranks, best(host));
+    }
+}

@@ -8,7 +8,7 @@ use sitemapd::queue::LeaseRequest;
 use sitemapd::store::views::{UrlState, UrlView};
 
 use super::{DAY, DELAY, Given, HOUR, Out, Run, host_of};
-use crate::support::queue_daemon::ask;
+use crate::support::queue_daemon::{Queue, ask};
 
 impl Run {
     pub(super) fn is_blocked(&self, url: &str) -> bool {
@@ -62,10 +62,18 @@ impl Run {
             self.queue().maintain().await;
         }
         for url in early {
-            let numbers = self.queue().view(&url).await.learned.unwrap().numbers;
-            // What a few looks at its host have taught since may not be weighed yet.
-            if numbers.value < 0.8 * numbers.price {
-                self.fail(&format!("{url} is worth {} of {}", numbers.value, numbers.price));
+            let is_worth_it = async |queue: &Queue| {
+                let numbers = queue.view(&url).await.learned.unwrap().numbers;
+                (numbers.value > 0.99 * numbers.price, numbers)
+            };
+            if !is_worth_it(self.queue()).await.0 {
+                // The table is behind by a few looks, as a rule: it is not when a daemon ends.
+                let queue = self.queue.take().unwrap().reopen(Duration::ZERO).await;
+                self.queue = Some(queue);
+                let (is_worth, numbers) = is_worth_it(self.queue()).await;
+                if !is_worth {
+                    self.fail(&format!("{url} is worth {} of {}", numbers.value, numbers.price));
+                }
             }
         }
     }

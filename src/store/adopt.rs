@@ -130,6 +130,33 @@ impl State {
             .map_err(engine)
     }
 
+    /// What went with the list that the config had, and somebody else names, is theirs from
+    /// now on; says whether it is.
+    pub(super) fn take_unlisted(
+        &mut self,
+        id: SourceId,
+        source: &NewSource,
+    ) -> Result<bool, StoreError> {
+        if source.named_by == "config" {
+            return Ok(false);
+        }
+        let (second, precision) = lastmod_columns(source.lastmod);
+        let (parent, depth) = source.parent.map_or((None, 0), |(id, depth)| (Some(id.0), depth));
+        self.conn
+            .prepare_cached(
+                "UPDATE sources SET named_by = ?2, parent_id = ?3, depth = ?4, index_lastmod = ?5, index_precision = ?6
+                 WHERE id = ?1
+                 /*pg: AND part = (?1 & 255) */ AND named_by = 'config' AND parent_id IS NULL
+                 AND state = 2 AND retired_why = ?7",
+            )
+            .and_then(|mut update| {
+                let named_by = source.named_by;
+                update.execute(params![id.0, named_by, parent, depth, second, precision, UNLISTED])
+            })
+            .map(|taken| taken > 0)
+            .map_err(engine)
+    }
+
     /// A guess at a well-known place where nothing was ever read is of whoever names it
     /// now; says whether it was a guess.
     pub(super) fn take_guess(

@@ -21,6 +21,7 @@ pub(super) const UNLISTED: &str = "the config does not list it";
 
 /// Why other indexes are asked what they list.
 const GIVEN_UP: &str = "another index of its site was given up";
+const LISTED_LESS: &str = "the config lists a sitemap of its site no more";
 
 /// Why that is retired which only the address that a site had before spoke for.
 pub(super) const MOVED_AWAY: &str = "the site has another address now";
@@ -120,11 +121,16 @@ impl State {
     }
 
     /// "Exactly what the config lists": what was found before a list was given,
-    /// or has left the list, is retired, with what it named as an index.
-    pub(super) fn retire_unlisted(&mut self, id: SiteId, site: &Site) -> Result<(), StoreError> {
+    /// or has left the list, is retired, with what it named as an index. Where nothing is
+    /// listed any more that is what only the list named, until it is found.
+    /// Says whether anything was retired.
+    pub(super) fn retire_unlisted(&mut self, id: SiteId, site: &Site) -> Result<bool, StoreError> {
         let mut unlisted = Vec::new();
         for (role, list) in [(Role::Sitemap, &site.sitemaps), (Role::Feed, &site.feeds)] {
-            let SourceList::Listed(urls) = list else { continue };
+            let (urls, named_by) = match list {
+                SourceList::Listed(urls) => (urls.as_slice(), None),
+                SourceList::Auto => (&[][..], Some("config")),
+            };
             // Given up already, it may still have children that are polled; what was
             // never asked for has none.
             let mut query = self
@@ -132,31 +138,35 @@ impl State {
                 .prepare_cached(
                     "SELECT id, url FROM sources
                      WHERE site_id = ?1 AND role = ?2 AND parent_id IS NULL
-                       AND named_by <> 'submitted' AND (state <> 2 OR last_poll_at IS NOT NULL)",
+                       AND named_by <> 'submitted' AND named_by = coalesce(?3, named_by)
+                       AND (state <> 2 OR last_poll_at IS NOT NULL AND ?3 IS NULL)",
                 )
                 .map_err(engine)?;
             let known: Vec<(i64, String)> = query
-                .query_map(params![id.0, role as i64], |row| Ok((row.get(0)?, row.get(1)?)))
+                .query_map(params![id.0, role as i64, named_by], |row| Ok((row.get(0)?, row.get(1)?)))
                 .and_then(Iterator::collect)
                 .map_err(engine)?;
             let is_listed = |url: &str| urls.iter().any(|listed| listed.as_str() == url);
             unlisted.extend(known.into_iter().filter(|(_, url)| !is_listed(url)));
         }
         if unlisted.is_empty() {
-            return Ok(());
+            return Ok(false);
         }
         let kept = self.listed_below(id, site)?;
-        let mut has_lost_an_index = false;
+        let mut has_lost_any = false;
         for (root, _) in unlisted {
             for source in self.with_descendants(SourceId(root), None)? {
                 if !kept.contains(&source) {
                     self.retire(source.0, UNLISTED)?;
-                    has_lost_an_index = has_lost_an_index || self.site_of_index(source)?.is_some();
+                    has_lost_any = true;
                 }
             }
         }
         // Once, since a site may lose very many at a time.
-        if has_lost_an_index { self.ask_other_indexes(id, None, GIVEN_UP) } else { Ok(()) }
+        if has_lost_any {
+            self.ask_other_indexes(id, None, LISTED_LESS)?;
+        }
+        Ok(has_lost_any)
     }
 
     /// The address that the site had before speaks for it no more, and may be a
@@ -220,26 +230,27 @@ impl State {
     }
 
     /// What only the config had retired comes back when the config lists it, or
-    /// an index above it, or leaves it to be found, again.
+    /// an index above it, or leaves it to be found again, as it had been.
     pub(super) fn revive_listed(&mut self, id: SiteId, site: &Site) -> Result<(), StoreError> {
         for (role, list) in [(Role::Sitemap, &site.sitemaps), (Role::Feed, &site.feeds)] {
             let mut query = self
                 .conn
                 .prepare_cached(
-                    "SELECT id, url FROM sources
+                    "SELECT id, url, parent_id IS NULL AND named_by = 'config' FROM sources
                      WHERE site_id = ?1 AND role = ?2 AND state = 2 AND retired_why = ?3",
                 )
                 .map_err(engine)?;
-            let retired: Vec<(i64, String)> = query
+            let retired: Vec<(i64, String, bool)> = query
                 .query_map(params![id.0, role as i64, UNLISTED], |row| {
-                    Ok((row.get(0)?, row.get(1)?))
+                    Ok((row.get(0)?, row.get(1)?, row.get(2)?))
                 })
                 .and_then(Iterator::collect)
                 .map_err(engine)?;
             drop(query);
-            for (source, url) in retired {
+            for (source, url, was_listed) in retired {
                 let source = SourceId(source);
                 match list {
+                    SourceList::Auto if was_listed => {}
                     SourceList::Auto => self.revive(source)?,
                     SourceList::Listed(urls) if urls.iter().any(|u| u.as_str() == url) => {
                         self.revive_below(source, UNLISTED)?;

@@ -135,6 +135,7 @@ impl State {
                 let is_long_dead = retired_at.is_some_and(|at| now - at >= PROBE_DEAD_MS);
                 let is_wanted = self.adopt(id, source)?
                     || self.take_guess(id, source)? && retired_at.is_some()
+                    || self.take_unlisted(id, source)?
                     || is_long_dead;
                 let went_for = self.retired_why(id)?;
                 let is_wanted = is_wanted || went_for.as_deref() == Some(MOVED_AWAY);

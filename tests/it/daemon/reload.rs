@@ -161,6 +161,46 @@ async fn a_site_that_is_found_by_itself_again_asks_robots_txt_anew() {
 }
 
 #[tokio::test]
+async fn what_only_the_list_named_goes_with_it_and_is_theirs_who_name_it_besides() {
+    let origin = Origin::start().await;
+    let base = origin.base();
+    origin.set("/robots.txt", Reply::text("Sitemap: /named.xml\nSitemap: /index.xml\n"));
+    origin.set("/index.xml", Reply::xml(index(&base, &[("/child.xml", "")])));
+    let listed_ones = ["/mine.xml", "/named.xml", "/child.xml"];
+    for (path, page) in listed_ones.iter().zip(["/a", "/b", "/c"]) {
+        origin.set(path, Reply::xml(sitemap(&base, &[(page, "")])));
+    }
+    let world = World::new(&[&origin]);
+    let all = listed(&origin, &listed_ones, &[], "");
+    let daemon = world.start(&all).await;
+    daemon.polled("/child.xml", 1).await;
+    daemon.settled().await;
+    let auto =
+        all.lines().filter(|line| !line.starts_with("sitemaps")).collect::<Vec<_>>().join("\n");
+    daemon.reload(&auto).await;
+    assert_eq!(daemon.source("/mine.xml").await.state, "retired");
+    daemon.polled("/named.xml", 2).await;
+    daemon.polled("/child.xml", 2).await;
+    daemon.settled().await;
+    let named_by = async |path: &str| {
+        let source = daemon.source(path).await;
+        (source.state, source.named_by)
+    };
+    assert_eq!(named_by("/named.xml").await, ("active".to_owned(), "robots.txt".to_owned()));
+    assert_eq!(named_by("/child.xml").await, ("active".to_owned(), "index".to_owned()));
+    daemon.pass(8 * DAY).await;
+    while daemon.store.maintain().await.unwrap() {}
+    let mut still = Vec::new();
+    for page in ["/a", "/b", "/c"] {
+        still.push(daemon.url(&format!("{base}{page}")).await.listed);
+    }
+    assert_eq!(still, [false, true, true]);
+    daemon.reload(&all).await;
+    daemon.polled("/mine.xml", 2).await;
+    daemon.stop().await;
+}
+
+#[tokio::test]
 async fn a_site_that_returns_half_forgotten_has_all_that_it_lists_again() {
     let origin = Origin::start().await;
     let base = origin.base();
@@ -258,8 +298,8 @@ async fn an_index_off_the_list_takes_its_children_with_it_and_brings_them_back()
     daemon.reload(&listed(&origin, &["/mine.xml", "/below.xml"], &[], "")).await;
     assert_eq!(states().await, "retired retired active active");
     daemon.reload(&auto).await;
-    assert_eq!(states().await, "active active active active");
     daemon.settled().await;
+    assert_eq!(states().await, "active active active active");
     assert!(is_listed("/2").await);
     daemon.stop().await;
 }

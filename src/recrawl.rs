@@ -45,7 +45,7 @@ const GONE_AGAIN: Duration = Duration::from_secs(24 * 3600);
 pub const BLOCKED_AGAIN: Duration = Duration::from_secs(24 * 3600);
 
 /// The bounds and intervals that hold for a URL: its site's, or the daemon's.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Bounds {
     /// Shortest interval.
     pub min: Duration,

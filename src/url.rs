@@ -40,7 +40,7 @@ pub struct SiteRules {
     scope: Scope,
     domain: Option<String>,
     filter: UrlFilter,
-    strip: ParamSet,
+    strip: Arc<ParamSet>,
     steps: Steps,
     max_url_chars: usize,
     /// By whose folder a document on a foreign host is judged.
@@ -73,7 +73,7 @@ impl SiteRules {
             scope: site.scope,
             domain,
             filter: UrlFilter::new(&site.include, &site.exclude),
-            strip: ParamSet::new(&site.strip_params),
+            strip: Arc::clone(&site.strip_params),
             steps: site.normalise,
             max_url_chars: site.limits.max_url_chars,
             led_from: None,
@@ -206,7 +206,7 @@ impl SiteRules {
             self.scope,
             site.include,
             site.exclude,
-            site.strip_params,
+            site.strip_params.listed(),
             self.steps,
             self.max_url_chars,
             site.max_urls,
@@ -407,7 +407,7 @@ mod tests {
     fn site(extra: &str) -> Site {
         let text = format!("[[site]]\nname = \"s\"\nurl = \"https://www.example.org/\"\n{extra}");
         let config = Config::from_toml_str(&text).expect("a config");
-        config.sites["s"].clone()
+        (*config.sites["s"]).clone()
     }
 
     fn admit(extra: &str, raw: &str) -> Result<String, Rejection> {

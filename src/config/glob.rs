@@ -5,7 +5,7 @@
 //! ASCII. A star that has been passed is never come back to, so a match takes
 //! at most the length of the URL times that of the glob, which is bounded.
 
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use super::defaults::TRACKING_PARAMS;
 
@@ -29,6 +29,7 @@ pub struct UrlFilter {
 /// The `strip_params` of a site.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ParamSet {
+    listed: Vec<String>,
     names: std::collections::BTreeSet<String>,
     prefixes: Vec<String>,
 }
@@ -102,21 +103,28 @@ impl UrlFilter {
 
 impl ParamSet {
     /// Compiles `strip_params`.
-    pub fn new(params: &[String]) -> Self {
+    pub fn new(listed: Vec<String>) -> Self {
         let mut set = Self::default();
-        for param in params {
+        for param in &listed {
             match param.strip_suffix('*') {
                 Some(prefix) => set.prefixes.push(prefix.to_owned()),
                 None => _ = set.names.insert(param.clone()),
             }
         }
+        set.listed = listed;
         set
     }
 
-    /// Those that a site takes off unless its configuration says otherwise.
-    pub fn of_tracking() -> &'static Self {
-        static TRACKING: LazyLock<ParamSet> =
-            LazyLock::new(|| ParamSet::new(&TRACKING_PARAMS.map(str::to_owned)));
+    /// The parameters as they are listed.
+    pub fn listed(&self) -> &[String] {
+        &self.listed
+    }
+
+    /// Those that a site takes off unless its configuration says otherwise; very many sites
+    /// have them in common.
+    pub fn of_tracking() -> &'static Arc<Self> {
+        static TRACKING: LazyLock<Arc<ParamSet>> =
+            LazyLock::new(|| Arc::new(ParamSet::new(TRACKING_PARAMS.map(str::to_owned).to_vec())));
         &TRACKING
     }
 

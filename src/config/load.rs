@@ -8,6 +8,7 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::string::FromUtf8Error;
+use std::sync::Arc;
 
 use toml::Spanned;
 
@@ -45,7 +46,7 @@ impl Config {
 
 /// The sites read so far, and the faults.
 struct Gathered {
-    sites: BTreeMap<String, super::Site>,
+    sites: BTreeMap<String, Arc<super::Site>>,
     faults: Vec<Fault>,
 }
 
@@ -93,7 +94,7 @@ impl Gathered {
                 reader.fault_at(&[&raw.get_ref().name], message);
                 continue;
             }
-            self.sites.insert(site.name.clone(), site);
+            self.sites.insert(site.name.clone(), Arc::new(site));
         }
     }
 }

@@ -26,6 +26,7 @@ pub mod units;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::tz::TimeZone;
@@ -35,6 +36,7 @@ pub use self::advice::warnings;
 pub use self::egress::{Egress, Nats};
 pub use self::env::Env;
 pub use self::error::{ConfigError, Fault, Place};
+use self::glob::ParamSet;
 pub use self::resolve::{MAX_SOURCE_BYTES, MAX_URL_CHARS};
 pub use self::secret::first_line;
 pub use self::show::resolved_toml;
@@ -66,7 +68,7 @@ pub struct Config {
     /// What is published elsewhere.
     pub egress: Egress,
     /// The registered sites, by name.
-    pub sites: BTreeMap<String, Site>,
+    pub sites: BTreeMap<String, Arc<Site>>,
 }
 
 /// `[daemon]`
@@ -328,7 +330,7 @@ pub struct Site {
     /// Steps of normalisation.
     pub normalise: Steps,
     /// Query parameters taken off, `*` at the end is a prefix.
-    pub strip_params: Vec<String>,
+    pub strip_params: Arc<ParamSet>,
     /// Which URLs that entries name are entries of their own.
     pub follow: Follow,
     /// Most URLs kept of it.

@@ -5,6 +5,7 @@
 //! those too that could read the new one: half of a change is neither of both.
 
 use std::collections::{BTreeSet, HashSet};
+use std::sync::Arc;
 
 use url::Origin;
 
@@ -104,11 +105,11 @@ pub fn touched_sites(old: &Config, new: &Config) -> BTreeSet<String> {
         return new.sites.keys().cloned().collect();
     }
     let other = |from: &'_ Config, to: &Config| -> Vec<Origin> {
-        let differ = |site: &&Site| to.sites.get(&site.name) != Some(*site);
+        let differ = |site: &&Arc<Site>| to.sites.get(&site.name) != Some(*site);
         from.sites.values().filter(differ).map(|site| site.url.origin()).collect()
     };
     let homes: HashSet<Origin> = other(old, new).into_iter().chain(other(new, old)).collect();
-    let is_touched = |site: &&Site| homes.contains(&site.url.origin());
+    let is_touched = |site: &&Arc<Site>| homes.contains(&site.url.origin());
     new.sites.values().filter(is_touched).map(|site| site.name.clone()).collect()
 }
 
@@ -122,7 +123,7 @@ pub fn until_restart(old: &Config, new: Config) -> Config {
         // One that had this name before has it of its own.
         let had = old.sites.get(&site.name).is_some_and(|it| it.robots_agent == defaults.1);
         if !had {
-            site.robots_agent.clone_from(&defaults.0);
+            Arc::make_mut(site).robots_agent.clone_from(&defaults.0);
         }
     }
     Config {

@@ -211,7 +211,7 @@ pub(super) fn site_settings(site: &Site, secrets: Secrets) -> Vec<Setting> {
     list.add("include", site.include.clone());
     list.add("exclude", site.exclude.clone());
     list.add("normalise", site.normalise.words());
-    list.add("strip_params", site.strip_params.clone());
+    list.add("strip_params", site.strip_params.listed().to_vec());
     list.add("follow", site.follow.words());
     list.add("max_urls", integer(site.max_urls));
     list.add("max_sources", integer(site.max_sources));

@@ -1,12 +1,13 @@
 //! One `[[site]]`: what was typed, on top of the daemon-wide values.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use toml::{Spanned, Value};
 use url::Url;
 
 use super::env::Env;
-use super::glob::Glob;
+use super::glob::{Glob, ParamSet};
 use super::raw::{Leaf, RawLimits, RawSite};
 use super::read::{
     BARE, Reader, duration, flag, list, masked, number, one_of, size, string, strings, timezone,
@@ -14,7 +15,7 @@ use super::read::{
 };
 use super::resolve::{DELAYS, DOCUMENT_BYTES, ENTRIES, INTERVALS, URL_CHARS};
 use super::units::parse_duration;
-use super::{Config, FetchLimits, PollRule, Scope, Site, SourceList, Steps, Twins, defaults};
+use super::{Config, FetchLimits, PollRule, Scope, Site, SourceList, Steps, Twins};
 use crate::model::{Follow, product_token};
 use crate::schedule::cron::CronSpec;
 
@@ -105,7 +106,7 @@ pub(super) fn with_defaults(name: String, url: Url, config: &Config) -> Site {
         include: Vec::new(),
         exclude: Vec::new(),
         normalise: Steps::default(),
-        strip_params: defaults::TRACKING_PARAMS.map(str::to_owned).to_vec(),
+        strip_params: Arc::clone(ParamSet::of_tracking()),
         follow: Follow::default(),
         max_urls: 1_000_000,
         max_sources: 10_000,
@@ -150,7 +151,9 @@ fn selection(site: &mut Site, raw: &RawSite, reader: &mut Reader<'_>) {
     reader.set(&mut site.include, &raw.include, list(url_glob));
     reader.set(&mut site.exclude, &raw.exclude, list(url_glob));
     reader.set(&mut site.normalise, &raw.normalise, steps);
-    reader.set(&mut site.strip_params, &raw.strip_params, list(parameter));
+    reader.set(&mut site.strip_params, &raw.strip_params, |v| {
+        Ok(Arc::new(ParamSet::new(list(parameter)(v)?)))
+    });
     reader.set(&mut site.follow, &raw.follow, follow);
 }
 

@@ -18,7 +18,7 @@ fn with_site(text: &str) -> String {
 /// The one site of a file in which `keys` follow its name and URL.
 fn site_with(keys: &str) -> Site {
     let config = Config::from_toml_str(&format!("{}{keys}\n", with_site(""))).expect(keys);
-    config.sites["a"].clone()
+    (*config.sites["a"]).clone()
 }
 
 #[test]

@@ -398,7 +398,7 @@ impl Poller {
     }
 
     /// The site of a source, as the config has it now.
-    fn site_of(&self, target: &PollTarget) -> Option<Site> {
+    fn site_of(&self, target: &PollTarget) -> Option<Arc<Site>> {
         let name = target.site_name.as_ref()?;
         self.config.borrow().sites.get(name).cloned()
     }

@@ -63,7 +63,8 @@ impl Owners {
         found.dedup();
         let names = found.into_iter().filter_map(|number| self.names.get(number as usize));
         let sites = names.filter_map(|name| config.sites.get(name));
-        let mut sites: Vec<&Site> = sites.filter(|site| has_host(site, at)).collect();
+        let mut sites: Vec<&Site> =
+            sites.map(Arc::as_ref).filter(|site| has_host(site, at)).collect();
         sites.sort_by_key(|site| site.url.host() != at.host());
         sites.into_iter().map(|site| site.name.clone()).collect()
     }

@@ -309,7 +309,7 @@ impl Poller {
         let config = Arc::clone(&self.config.borrow());
         let site = self.site_of(target);
         // Hosts on which the site only has a sitemap have a robots.txt, too.
-        let is_confidant = |site: &Site| {
+        let is_confidant = |site: &Arc<Site>| {
             SiteRules::new(site, target.site_origin.as_ref()).is_confidant(&target.url)
         };
         let own_delay = site.as_ref().map(|site| site.host_delay);
@@ -322,7 +322,7 @@ impl Poller {
         let request = Request {
             url: target.url.clone(),
             validators,
-            headers: site.filter(is_confidant).map_or_else(Vec::new, |site| site.headers),
+            headers: site.filter(is_confidant).map_or_else(Vec::new, |site| site.headers.clone()),
             known: None,
             max_wire_bytes: config.fetch.limits.max_wire_bytes.min(2 * MAX_BODY as u64),
             max_redirects: REDIRECTS,

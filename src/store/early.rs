@@ -421,9 +421,9 @@ impl State {
         row: &UrlRow,
         now_ms: i64,
     ) -> Result<Option<f64>, StoreError> {
-        let now_s = now_ms.div_euclid(1000);
-        let Some(valued) = self.valued_at(row, now_s)? else { return Ok(None) };
-        let worth = valued.worth.at(timestamp(now_s.saturating_mul(1000)));
+        let second = now_ms.div_euclid(1000);
+        let Some(valued) = self.valued_at(row, second)? else { return Ok(None) };
+        let worth = valued.worth.at(timestamp(second.saturating_mul(1000)));
         let is_worth = worth.is_due(valued.price) && worth.value >= valued.price;
         Ok(is_worth.then(|| worth.score(valued.price)))
     }

@@ -143,7 +143,9 @@ impl State {
                 )
                 .map_err(engine)?;
             let known: Vec<(i64, String)> = query
-                .query_map(params![id.0, role as i64, named_by], |row| Ok((row.get(0)?, row.get(1)?)))
+                .query_map(params![id.0, role as i64, named_by], |row| {
+                    Ok((row.get(0)?, row.get(1)?))
+                })
                 .and_then(Iterator::collect)
                 .map_err(engine)?;
             let is_listed = |url: &str| urls.iter().any(|listed| listed.as_str() == url);

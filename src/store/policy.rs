@@ -17,7 +17,7 @@ use crate::url::authority;
 pub(crate) const INDEX_SPACING: Duration = Duration::from_secs(3_600);
 
 /// What holds for URLs and sources of one site.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub(super) struct SitePolicy {
     /// Intervals and attempts.
     pub(super) bounds: Arc<Bounds>,
@@ -30,7 +30,7 @@ pub(super) struct SitePolicy {
     /// Are its twins one page?
     pub(super) merges_twins: bool,
     /// What its URLs lose of their query.
-    pub(super) strip: ParamSet,
+    pub(super) strip: Arc<ParamSet>,
     /// Most rows of urls.
     pub(super) max_urls: u64,
     /// Most rows of sources.
@@ -43,9 +43,9 @@ pub(super) struct Policy {
     /// For URLs without a site, and sites that left the config.
     pub(super) default: SitePolicy,
     /// By the name of the site, until its row is known.
-    pub(super) by_name: HashMap<String, SitePolicy>,
+    pub(super) by_name: HashMap<String, Arc<SitePolicy>>,
     /// By row.
-    pub(super) by_site: ById<SiteId, SitePolicy>,
+    pub(super) by_site: ById<SiteId, Arc<SitePolicy>>,
     /// Least time between two requests to hosts where sites have their home: of
     /// several the longest. Whoever else asks such a host keeps to it.
     delays: HashMap<String, Duration>,
@@ -150,7 +150,7 @@ impl Policy {
             host_delay: config.politeness.host_delay,
             robots_agent: None,
             merges_twins: true,
-            strip: ParamSet::default(),
+            strip: Arc::default(),
             max_urls: u64::MAX,
             max_sources: u64::MAX,
         };
@@ -165,10 +165,20 @@ impl Policy {
             host_delay: site.host_delay,
             robots_agent: site.obey_robots.then(|| site.robots_agent.as_str().into()),
             merges_twins: site.twins == Twins::Merge,
-            strip: ParamSet::new(&site.strip_params),
+            strip: Arc::clone(&site.strip_params),
             max_urls: site.max_urls,
             max_sources: site.max_sources,
         };
+        // Very many sites say nothing of their own, and share what holds for them.
+        let mut last = Arc::new(common.clone());
+        let mut by_name = HashMap::with_capacity(config.sites.len());
+        for (name, site) in &config.sites {
+            let policy = of_site(site);
+            if policy != *last {
+                last = Arc::new(policy);
+            }
+            by_name.insert(name.clone(), Arc::clone(&last));
+        }
         let mut delays: HashMap<String, Duration> = HashMap::new();
         for site in config.sites.values() {
             let delay = delays.entry(authority(&site.url)).or_default();
@@ -186,11 +196,7 @@ impl Policy {
             delays,
             own_agent,
             agents,
-            by_name: config
-                .sites
-                .iter()
-                .map(|(name, site)| (name.clone(), of_site(site)))
-                .collect(),
+            by_name,
             by_site: ById::default(),
             order: config.queue.order,
             budget: config.recrawl.budget,
@@ -223,11 +229,11 @@ impl Policy {
 
     /// What holds for a site by its name, or for none.
     pub(super) fn named(&self, site: Option<&str>) -> &SitePolicy {
-        site.and_then(|name| self.by_name.get(name)).unwrap_or(&self.default)
+        site.and_then(|name| self.by_name.get(name)).map_or(&self.default, |policy| policy)
     }
 
     /// What holds for a site, or for none.
     pub(super) fn of(&self, site: Option<SiteId>) -> &SitePolicy {
-        site.and_then(|site| self.by_site.get(&site)).unwrap_or(&self.default)
+        site.and_then(|site| self.by_site.get(&site)).map_or(&self.default, |policy| policy)
     }
 }

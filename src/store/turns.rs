@@ -4,7 +4,7 @@
 //! the window in memory hears of each row.
 
 use std::collections::BTreeSet;
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use super::hosts::ShortSite;
 use super::sql::{Many, params};
@@ -435,7 +435,7 @@ impl State {
 
 /// Sites whose weight is not that of all, each with it before its name.
 fn own_weights(policy: &Policy) -> BTreeSet<String> {
-    let own = |(name, site): (&String, &SitePolicy)| {
+    let own = |(name, site): (&String, &Arc<SitePolicy>)| {
         (site.weight.total_cmp(&1.0).is_ne()).then(|| format!("{} {name}", site.weight))
     };
     policy.by_name.iter().filter_map(own).collect()

@@ -4,6 +4,7 @@
 //! its own in it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use sitemapd::config::Config;
@@ -327,7 +328,7 @@ async fn a_walk_that_other_bounds_began_reaches_all_partitions_after_a_migration
     for leased in queue.lease(1_000).await {
         queue.settle(leased.token, Outcome::Unchanged).await;
     }
-    queue.config.sites.get_mut("a").unwrap().recrawl_max = 7 * DAY;
+    Arc::make_mut(queue.config.sites.get_mut("a").unwrap()).recrawl_max = 7 * DAY;
     // It has begun with the start, and nothing of it is done.
     let queue = queue.reopen(Duration::ZERO).await.migrated().await;
     queue.maintain().await;

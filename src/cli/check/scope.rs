@@ -11,7 +11,7 @@ use crate::url::SiteRules;
 
 /// The site that a document belongs to.
 pub(super) fn site_at<'a>(document: &Url, config: &'a Config) -> Option<&'a Site> {
-    let sites = config.sites.values().map(|site| (site, SiteRules::new(site, None)));
+    let sites = config.sites.values().map(|site| (&**site, SiteRules::new(site, None)));
     sites
         .filter(|(site, rules)| names(site, document) || rules.claims(document))
         // Who names it, then whose home page is there, then whose host it is.

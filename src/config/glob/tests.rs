@@ -54,7 +54,7 @@ fn a_filter_wants_one_include_and_no_exclude() {
 
 #[test]
 fn tracking_parameters_are_known_by_name_and_prefix() {
-    let params = ParamSet::new(&crate::config::defaults::TRACKING_PARAMS.map(str::to_owned));
+    let params = ParamSet::of_tracking();
     for (name, expected) in [
         ("utm_source", true),
         ("utm_", true),

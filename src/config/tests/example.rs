@@ -19,7 +19,7 @@ fn the_example_loads_as_it_is_and_its_keys_are_the_defaults() {
 
 #[test]
 fn the_site_of_the_example_shows_the_defaults_of_a_site() {
-    let Site { name, url, .. } = &example().sites["example"];
+    let Site { name, url, .. } = &*example().sites["example"];
     let bare = format!("[[site]]\nname = \"{name}\"\nurl = \"{url}\"");
     let bare = Config::from_toml_str(&bare).expect("a site needs no more");
     assert_eq!(bare.sites, example().sites);

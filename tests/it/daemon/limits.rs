@@ -1,5 +1,7 @@
 //! Quotas and limits: what is over is refused, counted and reported.
 
+use std::sync::Arc;
+
 use super::extensions::settle_all;
 use super::{extended, listed};
 use crate::support::daemon::{DAY, World, index, sitemap};
@@ -212,7 +214,7 @@ async fn a_document_over_its_limits_is_cut_there_and_reported() {
     assert!(source.issues.iter().any(|issue| issue.code.as_str() == "url-too-long"));
     daemon.stop().await;
     let mut config = world.config(&listed(&origin, &["/sitemap.xml"], &[], ""));
-    let site = config.sites.get_mut("site").unwrap();
+    let site = Arc::make_mut(config.sites.get_mut("site").unwrap());
     site.limits.max_urls = 2;
     let daemon = world.start_with(config).await;
     origin.set("/sitemap.xml", Reply::xml(sitemap(&base, &list[2..])));
@@ -245,7 +247,7 @@ async fn what_moves_in_a_sitemap_that_is_never_read_whole_is_told() {
     let text = listed(&origin, &["/sitemap.xml"], &[], "");
     let cut = |text: &str| {
         let mut config = world.config(text);
-        config.sites.get_mut("site").unwrap().limits.max_urls = 2;
+        Arc::make_mut(config.sites.get_mut("site").unwrap()).limits.max_urls = 2;
         config
     };
     let daemon = world.start_with(cut(&text)).await;

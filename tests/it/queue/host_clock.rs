@@ -1,6 +1,7 @@
 //! One clock per host, for leases and polls alike.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -166,7 +167,7 @@ async fn a_changed_delay_of_a_site_holds_for_leases_at_once() {
         assert!(times.windows(2).all(|two| two[1] == two[0] + 30 * SECOND), "{times:?}");
     }
     // The same where nothing but the start tells of it.
-    queue.config.sites.get_mut("a").unwrap().host_delay = 2 * SECOND;
+    Arc::make_mut(queue.config.sites.get_mut("a").unwrap()).host_delay = 2 * SECOND;
     let queue = queue.reopen(Duration::from_secs(3_600)).await;
     queue.lease(1).await;
     queue.clock.advance(60 * SECOND);

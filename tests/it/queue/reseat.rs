@@ -1,5 +1,6 @@
 //! Other bounds, intervals or another order reach what waits already.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use sitemapd::diff::snapshot::EntryHints;
@@ -63,7 +64,7 @@ async fn a_shorter_longest_interval_holds_for_what_waits() {
 async fn other_bounds_of_a_site_at_a_start_hold_for_what_waits() {
     let mut queue = compared("learned", 30).await;
     assert!(last_due(&queue) > 7);
-    queue.config.sites.get_mut("a").unwrap().recrawl_max = 7 * DAY;
+    Arc::make_mut(queue.config.sites.get_mut("a").unwrap()).recrawl_max = 7 * DAY;
     let queue = queue.reopen(Duration::ZERO).await;
     queue.maintain().await;
     assert!(last_due(&queue) <= 7, "{}", last_due(&queue));

@@ -1,5 +1,6 @@
 //! robots.txt of the page's host is judged when leasing.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use sitemapd::queue::LeaseRequest;
@@ -163,7 +164,7 @@ async fn what_was_held_back_for_one_token_is_judged_anew_for_another() {
     save(&queue, rules(text)).await;
     assert_eq!(paths(&queue.lease(10).await), ["/2"]);
     let judged = |queue: &mut Queue, agent: Option<&str>| {
-        let site = queue.config.sites.get_mut("a").unwrap();
+        let site = Arc::make_mut(queue.config.sites.get_mut("a").unwrap());
         site.obey_robots = agent.is_some();
         agent.unwrap_or_default().clone_into(&mut site.robots_agent);
     };
@@ -271,7 +272,8 @@ async fn the_crawl_delay_of_the_fetchers_own_group_is_kept_also_when_their_token
                 User-agent: strangebot\nCrawl-delay: 90\n";
     save(&queue, rules(text)).await;
     assert_eq!(gap(&queue).await, 9);
-    "otherbot".clone_into(&mut queue.config.sites.get_mut("a").unwrap().robots_agent);
+    "otherbot"
+        .clone_into(&mut Arc::make_mut(queue.config.sites.get_mut("a").unwrap()).robots_agent);
     queue.store.reconfigure(queue.config.clone(), ["a".to_owned()].into(), || ()).await.unwrap();
     queue.maintain().await;
     assert_eq!(gap(&queue).await, 20);

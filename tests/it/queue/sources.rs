@@ -467,7 +467,7 @@ async fn a_reload_looks_at_sites_that_it_touches_and_at_those_that_lost_somethin
     let text: String = ["a", "b", "c"].map(|n| site(n, &format!("http://{n}.test/"), "")).concat();
     let queue = Queue::open(&text).await;
     let mut config = queue.config.clone();
-    for site in config.sites.values_mut() {
+    for site in config.sites.values_mut().map(Arc::make_mut) {
         site.url = Url::parse(&format!("http://new-{}.test/", site.name)).unwrap();
     }
     let homes = async || {

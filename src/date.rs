@@ -262,7 +262,8 @@ fn clock(scan: &mut Scan<'_>) -> Option<Clock> {
     if !scan.eat(b":.") {
         return None;
     }
-    let minute = scan.number(2, 2)?;
+    // With a point, one digit may be of anything.
+    let minute = scan.number(if dotted { 2 } else { 1 }, 2)?;
     let (mut second, mut nanos, mut precision) = (0, 0, Precision::Minute);
     let sign: &[u8] = if dotted { b".:" } else { b":" };
     if scan.eat(sign) {

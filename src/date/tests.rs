@@ -123,6 +123,20 @@ fn a_half_of_the_day_is_read_with_a_blank_in_it() {
 }
 
 #[test]
+fn minutes_and_seconds_of_one_digit_are_read() {
+    let table = [
+        ("Mon, 2 Jan 2017 15:4:5 -0700", "2017-01-02T22:04:05Z"),
+        ("Mon, 2 Jan 2017 5:4 GMT", "2017-01-02T05:04:00Z"),
+        ("2017-1-2 15:4:5", "2017-01-02T15:04:05Z"),
+        ("2017-01-02T15:4Z", "2017-01-02T15:04:00Z"),
+    ];
+    for (text, want) in table {
+        assert_eq!(shown(lastmod(text)).map(|s| s.0).as_deref(), Some(want), "{text}");
+    }
+    assert_eq!(lastmod("2017-01-02 15.4"), None);
+}
+
+#[test]
 fn feed_dates_are_read_whatever_their_order() {
     let table = [
         ("Thu, 17 Dec 2009 12:04:56 +0200", "2009-12-17T10:04:56Z"),

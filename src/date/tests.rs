@@ -137,6 +137,23 @@ fn minutes_and_seconds_of_one_digit_are_read() {
 }
 
 #[test]
+fn a_zone_that_says_its_offset_too_is_read_where_both_agree() {
+    let table = [
+        ("Mon, 02 Jan 2017 15:04:05 MST-07:00", "2017-01-02T22:04:05Z"),
+        ("Mon Jan 2 15:04:05 CET+0100 2017", "2017-01-02T14:04:05Z"),
+        ("2017-01-02T15:04:05 CEST+02:00", "2017-01-02T13:04:05Z"),
+        // POSIX counts to the west.
+        ("Mon, 02 Jan 2017 15:04:05 EST+5", "2017-01-02T00:00:00Z"),
+        ("Mon, 02 Jan 2017 15:04:05 XYZ-07:00", "2017-01-02T00:00:00Z"),
+        ("Mon, 02 Jan 2017 15:04:05 PST8PDT", "2017-01-02T00:00:00Z"),
+        ("Mon, 02 Jan 2017 15:04:05 GMT-0700", "2017-01-02T22:04:05Z"),
+    ];
+    for (text, want) in table {
+        assert_eq!(shown(feed(text)).map(|s| s.0).as_deref(), Some(want), "{text}");
+    }
+}
+
+#[test]
 fn feed_dates_are_read_whatever_their_order() {
     let table = [
         ("Thu, 17 Dec 2009 12:04:56 +0200", "2009-12-17T10:04:56Z"),

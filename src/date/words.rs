@@ -53,7 +53,10 @@ impl Parts {
             self.strange_zone |= self.zone.is_none();
             return Some(after);
         }
-        let zoned = self.clock.is_some() && self.zone.is_none() && zone(word).is_some();
+        // Behind a date and its time a name is a zone's, whatever else is in it.
+        let named = self.is_whole() && word.starts_with(|c: char| c.is_ascii_alphabetic());
+        let zoned =
+            self.clock.is_some() && self.zone.is_none() && (named || zone(word).is_some());
         if !zoned && word.contains(['-', '/', '.']) && word.bytes().any(|b| b.is_ascii_digit()) {
             if self.day.is_some() && self.clock.is_none() && is_dotted_clock(word) {
                 return self.take_clock(rest);
@@ -67,6 +70,11 @@ impl Parts {
         }
         self.take_name(word);
         Some(after)
+    }
+
+    /// Are day, month and year known?
+    fn is_whole(&self) -> bool {
+        self.day.is_some() && self.month.is_some() && self.year.is_some()
     }
 
     fn take_clock<'a>(&mut self, rest: &'a str) -> Option<&'a str> {
@@ -87,7 +95,7 @@ impl Parts {
         match pieces.as_slice() {
             [number] => self.take_number(number),
             // The date was said; what this is nobody knows.
-            _ if self.day.is_some() && self.month.is_some() && self.year.is_some() => None,
+            _ if self.is_whole() => None,
             [a, b, c] if a.len() == 4 => self.set(c, b, a),
             // `03-12-31` is of 2003 or of 2031: people write both.
             [a, b, c] if word.contains('-') && may_begin_with_year([a, b, c]) => None,
@@ -331,6 +339,18 @@ pub(super) fn zone(name: &str) -> Option<i64> {
         {
             return zone_of(offset);
         }
+    }
+    // `MST-07:00` says it twice; where the two differ, nobody knows.
+    if let Some(at) = lower.find(['+', '-'])
+        && let Some((name, offset)) = lower.split_at_checked(at).filter(|(name, _)| name.len() > 2)
+    {
+        return zone(name).filter(|seconds| zone_of(offset) == Some(*seconds));
+    }
+    // `MST-07:00` says it twice; where the two differ, nobody knows.
+    if let Some(at) = lower.find(['+', '-'])
+        && let Some((name, offset)) = lower.split_at_checked(at).filter(|(name, _)| name.len() > 1)
+    {
+        return zone(name).filter(|seconds| zone_of(offset) == Some(*seconds));
     }
     let hours = HOURS.iter().find(|(known, _)| *known == lower).map(|(_, hours)| hours * 3600);
     hours.or_else(|| MORE.iter().find(|(known, _)| *known == lower).map(|(_, seconds)| *seconds))

@@ -176,7 +176,8 @@ fn compact(text: &str) -> Option<Lastmod> {
     let number = |from: usize, to: usize| date.get(from..to)?.parse::<i64>().ok();
     let (year, month, day) = (number(0, 4)?, number(4, 6)?, number(6, 8)?);
     let mut scan = Scan { rest };
-    if !scan.eat(b"Tt ") || scan.rest.contains(':') {
+    let digits = |text: &str| text.starts_with(|c: char| c.is_ascii_digit());
+    if !scan.eat(b"Tt ") || scan.rest.contains(':') || !digits(scan.rest) {
         return after_day(Scan { rest }, year, month, day);
     }
     let len = scan.rest.bytes().take_while(u8::is_ascii_digit).count();

@@ -154,6 +154,26 @@ fn a_zone_that_says_its_offset_too_is_read_where_both_agree() {
 }
 
 #[test]
+fn a_zone_behind_a_mere_date_leaves_the_day_in_every_form() {
+    let table = [
+        "2017-06-03 -0700",
+        "2017-06-03+02:00",
+        "20170603 +0200",
+        "20170603 -07:00",
+        "03.06.2017 -0700",
+        "03 Jun 2017 -0700",
+        "Sat, 03 Jun 2017 +02:00",
+        "20170603T",
+    ];
+    for text in table {
+        let want = Some(("2017-06-03T00:00:00Z".to_owned(), Precision::Day));
+        assert_eq!(shown(lastmod(text)), want, "{text}");
+    }
+    assert_eq!(lastmod("03 Jun 2017 -07x"), None);
+    assert_eq!(lastmod("20170603x"), None);
+}
+
+#[test]
 fn feed_dates_are_read_whatever_their_order() {
     let table = [
         ("Thu, 17 Dec 2009 12:04:56 +0200", "2009-12-17T10:04:56Z"),

@@ -48,7 +48,9 @@ impl Parts {
             // A comment: the name of the zone, after its offset.
             return Some(rest.split_once([')', ']']).map_or("", |(_, after)| after));
         }
-        if self.clock.is_some() && word.starts_with(['+', '-']) {
+        // Behind a mere date, too (xsd:date).
+        let behind_date = || self.is_whole() && zone_of(word).is_some();
+        if word.starts_with(['+', '-']) && (self.clock.is_some() || behind_date()) {
             self.zone = zone_of(word);
             self.strange_zone |= self.zone.is_none();
             return Some(after);

@@ -184,6 +184,9 @@ fn compact(text: &str) -> Option<Lastmod> {
     let (time, zone) = scan.rest.split_at(len);
     let part = |from: usize| time.get(from..from + 2).and_then(|s| s.parse::<i64>().ok());
     let precision = if len == 6 { Precision::Second } else { Precision::Minute };
+    if len < 3 {
+        return after_day(Scan { rest }, year, month, day);
+    }
     if len != 4 && len != 6 {
         return None;
     }
@@ -211,6 +214,9 @@ fn after_day(mut scan: Scan<'_>, year: i64, month: i64, day: i64) -> Option<Last
         return Some(whole);
     }
     if time && scan.rest.starts_with(|c: char| c.is_ascii_digit()) {
+        if is_bare_hour(scan.rest) {
+            return Some(whole);
+        }
         let clock = clock(&mut scan)?;
         let Some(offset) = zone_of(scan.rest) else {
             // The day is as written; the hour cannot be known.
@@ -220,6 +226,12 @@ fn after_day(mut scan: Scan<'_>, year: i64, month: i64, day: i64) -> Option<Last
     }
     // A zone after a mere date (xsd:date), or text after a blank.
     (time || zone_of(scan.rest).is_some()).then_some(whole)
+}
+
+/// Is this an hour without minutes, with a zone or without?
+fn is_bare_hour(text: &str) -> bool {
+    let mut scan = Scan { rest: text };
+    scan.number(1, 2).is_some_and(|hour| hour <= 24) && zone_of(scan.rest).is_some()
 }
 
 /// Does text go on after a blank or with a name of letters only?

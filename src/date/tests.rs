@@ -174,6 +174,30 @@ fn a_zone_behind_a_mere_date_leaves_the_day_in_every_form() {
 }
 
 #[test]
+fn what_is_left_of_a_time_leaves_the_day() {
+    let table = [
+        // An hour without minutes.
+        "2017-06-03T15",
+        "2017-06-03T15Z",
+        "2017-06-03 15 +0200",
+        "20170603T15Z",
+        "Sat, 3 Jun 2017 15",
+        "Sat, 03 Jun 2017 15 -0700",
+        // An offset whose sign was lost.
+        "2017-06-03T15:04:05 02:00",
+        "Sat, 03 Jun 2017 15:04:05 0200",
+        "Sat, 03 Jun 2017 15:04:05 00",
+    ];
+    for text in table {
+        let want = Some(("2017-06-03T00:00:00Z".to_owned(), Precision::Day));
+        assert_eq!(shown(lastmod(text)), want, "{text}");
+    }
+    for none in ["2017-06-03T25Z", "2017-06-03T15xx", "Sat, 3 Jun 2017 15304"] {
+        assert_eq!(lastmod(none), None, "{none}");
+    }
+}
+
+#[test]
 fn feed_dates_are_read_whatever_their_order() {
     let table = [
         ("Thu, 17 Dec 2009 12:04:56 +0200", "2009-12-17T10:04:56Z"),

@@ -66,6 +66,10 @@ impl Parts {
             self.take_joined(word)?;
             return Some(after);
         }
+        if self.is_whole() && is_left_of_time(word) {
+            self.strange_zone = true;
+            return Some(after);
+        }
         if word.starts_with(|c: char| c.is_ascii_digit()) {
             self.take_number(word)?;
             return Some(after);
@@ -166,6 +170,11 @@ fn may_begin_with_year(pieces: [&str; 3]) -> bool {
     let two = |piece: &str| piece.parse::<i64>().ok().filter(|_| piece.len() == 2);
     let [Some(year), Some(month), Some(day)] = pieces.map(two) else { return false };
     at_day(2000 + year, month, day, Precision::Day).is_some()
+}
+
+/// An hour without minutes, or an offset whose sign was lost: a number that no date lacks.
+fn is_left_of_time(word: &str) -> bool {
+    matches!(word.len(), 1 | 2 | 4) && word.bytes().all(|b| b.is_ascii_digit())
 }
 
 /// `10.30` or `10.30.05`, which behind a day is no date.

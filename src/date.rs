@@ -282,9 +282,14 @@ fn clock(scan: &mut Scan<'_>) -> Option<Clock> {
     if scan.eat(sign) {
         second = scan.number(1, 2)?;
         precision = Precision::Second;
-        let digits =
-            scan.rest.get(1..).unwrap_or_default().bytes().take_while(u8::is_ascii_digit).count();
-        if digits > 0 && scan.eat(b".,") {
+        let behind = scan.rest.get(1..).unwrap_or_default();
+        let digits = behind.bytes().take_while(u8::is_ascii_digit).count();
+        if digits == 0 && (behind.is_empty() || behind.starts_with(['+', '-', 'Z'])) {
+            // A fraction that is none, or a colon more.
+            scan.eat(b".:");
+        }
+        // Java's `HH:mm:ss:SSS` and SQL Server have a colon before milliseconds.
+        if digits > 0 && (scan.eat(b".,") || digits == 3 && scan.eat(b":")) {
             let (fraction, rest) = scan.rest.split_at(digits);
             nanos = format!("{fraction:0<9}").get(..9)?.parse().ok()?;
             scan.rest = rest;
@@ -334,6 +339,8 @@ fn zone_of(text: &str) -> Option<i64> {
         1 | 2 => (digits.parse::<i64>().ok()?, 0),
         3 => (digits.get(..1)?.parse().ok()?, digits.get(1..)?.parse().ok()?),
         4 => (digits.get(..2)?.parse().ok()?, digits.get(2..)?.parse().ok()?),
+        // No zone of today has seconds.
+        6 => (digits.get(..2)?.parse().ok()?, digits.strip_suffix("00")?.get(2..)?.parse().ok()?),
         _ => return None,
     };
     (hours <= 18 && minutes < 60).then_some(sign * (hours * 3600 + minutes * 60))

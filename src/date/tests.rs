@@ -198,6 +198,25 @@ fn what_is_left_of_a_time_leaves_the_day() {
 }
 
 #[test]
+fn a_colon_before_milliseconds_or_the_offset_is_passed_over() {
+    let table = [
+        ("2017-06-03T15:04:05:250Z", "2017-06-03T15:04:05.25Z"),
+        ("2017-06-03 15:04:05:250", "2017-06-03T15:04:05.25Z"),
+        ("2017-06-03T15:04:05:+02:00", "2017-06-03T13:04:05Z"),
+        ("2017-06-03T15:04:05:-0700", "2017-06-03T22:04:05Z"),
+        ("Sat, 03 Jun 2017 15:04:05:250 +0200", "2017-06-03T13:04:05.25Z"),
+        ("2017-06-03T15:04:05.Z", "2017-06-03T15:04:05Z"),
+        ("2017-06-03T15:04:05.", "2017-06-03T15:04:05Z"),
+        ("2017-06-03T15:04:05+02:00:00", "2017-06-03T13:04:05Z"),
+    ];
+    for (text, want) in table {
+        assert_eq!(shown(lastmod(text)).map(|s| s.0).as_deref(), Some(want), "{text}");
+    }
+    assert_eq!(lastmod("2017-06-03T15:04:05:00"), None);
+    assert_eq!(lastmod("2017-06-03T15:04:05+02:00:30"), None);
+}
+
+#[test]
 fn feed_dates_are_read_whatever_their_order() {
     let table = [
         ("Thu, 17 Dec 2009 12:04:56 +0200", "2009-12-17T10:04:56Z"),

@@ -234,10 +234,12 @@ fn is_bare_hour(text: &str) -> bool {
     scan.number(1, 2).is_some_and(|hour| hour <= 24) && zone_of(scan.rest).is_some()
 }
 
-/// Does text go on after a blank or with a name of letters only?
+/// Does text go on after a blank or with a name, such as `Europe/Berlin` and `Etc/GMT+5`?
 fn named_or_blank(rest: &str) -> bool {
     let word = rest.split(char::is_whitespace).next().unwrap_or_default();
-    word.bytes().all(|b| b.is_ascii_alphabetic())
+    let of_name =
+        |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'/' | b'_' | b'+' | b'-' | b':');
+    word.bytes().next().is_none_or(|b| b.is_ascii_alphabetic()) && word.bytes().all(of_name)
 }
 
 /// A time of day.

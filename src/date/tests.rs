@@ -217,6 +217,15 @@ fn a_colon_before_milliseconds_or_the_offset_is_passed_over() {
 }
 
 #[test]
+fn an_identifier_of_a_zone_right_behind_the_time_leaves_the_day() {
+    for zone in ["Europe/Berlin", "America/Port-au-Prince", "Etc/GMT+5", "PST8PDT", " US/Eastern"] {
+        let text = format!("2017-06-03T15:04:05{zone}");
+        let want = Some(("2017-06-03T00:00:00Z".to_owned(), Precision::Day));
+        assert_eq!(shown(lastmod(&text)), want, "{text}");
+    }
+}
+
+#[test]
 fn feed_dates_are_read_whatever_their_order() {
     let table = [
         ("Thu, 17 Dec 2009 12:04:56 +0200", "2009-12-17T10:04:56Z"),

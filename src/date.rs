@@ -270,11 +270,11 @@ fn half_of_day(text: &str) -> (String, &str) {
     (first, rest)
 }
 
-/// `hh:mm[:ss[.fraction]] [AM|PM]`; `hh.mm[.ss]` too.
+/// `hh:mm[:ss[.fraction]] [AM|PM]`; `hh.mm[.ss]` and the `hhhmm` of French too.
 fn clock(scan: &mut Scan<'_>) -> Option<Clock> {
     let mut hour = scan.number(1, 2)?;
     let dotted = scan.rest.starts_with('.');
-    if !scan.eat(b":.") {
+    if !scan.eat(b":.hH") {
         return None;
     }
     // With a point, one digit may be of anything.

@@ -226,6 +226,20 @@ fn an_identifier_of_a_zone_right_behind_the_time_leaves_the_day() {
 }
 
 #[test]
+fn a_time_is_read_as_it_is_written_in_french() {
+    let table = [
+        ("3 juin 2017 à 15h30", "2017-06-03T15:30:00Z"),
+        ("sam. 3 juin 2017, 9h05 CEST", "2017-06-03T07:05:00Z"),
+        ("03/06/2017 à 15h", "2017-03-06T00:00:00Z"),
+        ("2017-06-03 15h30", "2017-06-03T15:30:00Z"),
+        ("2017-06-03T15H30", "2017-06-03T15:30:00Z"),
+    ];
+    for (text, want) in table {
+        assert_eq!(shown(feed(text)).map(|s| s.0).as_deref(), Some(want), "{text}");
+    }
+}
+
+#[test]
 fn feed_dates_are_read_whatever_their_order() {
     let table = [
         ("Thu, 17 Dec 2009 12:04:56 +0200", "2009-12-17T10:04:56Z"),

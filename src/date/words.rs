@@ -38,10 +38,11 @@ impl Parts {
     fn take<'a>(&mut self, rest: &'a str) -> Option<&'a str> {
         let end = rest.find(|c: char| c.is_whitespace() || c == ',').unwrap_or(rest.len());
         let (word, after) = rest.split_at(end);
-        if self.clock.is_none()
-            && word.contains(':')
-            && word.starts_with(|c: char| c.is_ascii_digit())
-        {
+        let is_clock = || {
+            word.contains(':') && word.starts_with(|c: char| c.is_ascii_digit())
+                || is_french_clock(word)
+        };
+        if self.clock.is_none() && is_clock() {
             return self.take_clock(rest);
         }
         if word.starts_with(['(', '[']) {
@@ -57,8 +58,7 @@ impl Parts {
         }
         // Behind a date and its time a name is a zone's, whatever else is in it.
         let named = self.is_whole() && word.starts_with(|c: char| c.is_ascii_alphabetic());
-        let zoned =
-            self.clock.is_some() && self.zone.is_none() && (named || zone(word).is_some());
+        let zoned = self.clock.is_some() && self.zone.is_none() && (named || zone(word).is_some());
         if !zoned && word.contains(['-', '/', '.']) && word.bytes().any(|b| b.is_ascii_digit()) {
             if self.day.is_some() && self.clock.is_none() && is_dotted_clock(word) {
                 return self.take_clock(rest);
@@ -172,9 +172,17 @@ fn may_begin_with_year(pieces: [&str; 3]) -> bool {
     at_day(2000 + year, month, day, Precision::Day).is_some()
 }
 
+/// `15h30`
+fn is_french_clock(word: &str) -> bool {
+    let digits =
+        |text: &str| matches!(text.len(), 1 | 2) && text.bytes().all(|b| b.is_ascii_digit());
+    word.split_once(['h', 'H']).is_some_and(|(hour, minute)| digits(hour) && digits(minute))
+}
+
 /// An hour without minutes, or an offset whose sign was lost: a number that no date lacks.
 fn is_left_of_time(word: &str) -> bool {
-    matches!(word.len(), 1 | 2 | 4) && word.bytes().all(|b| b.is_ascii_digit())
+    let number = word.strip_suffix('h').unwrap_or(word);
+    matches!(number.len(), 1 | 2 | 4) && number.bytes().all(|b| b.is_ascii_digit())
 }
 
 /// `10.30` or `10.30.05`, which behind a day is no date.

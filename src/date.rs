@@ -155,8 +155,13 @@ fn w3c(text: &str) -> Option<Lastmod> {
     if scan.rest.is_empty() {
         return at_day(year, 1, 1, Precision::Year);
     }
+    // `2026. 11. 21.`, as in Hungary and Korea.
+    let dotted = scan.rest.starts_with('.');
     scan.eat(b"-/.");
-    if scan.rest.starts_with(|c: char| c.is_ascii_alphabetic()) {
+    if dotted {
+        scan.blanks();
+    }
+    if scan.rest.starts_with(char::is_alphabetic) {
         return words::read(text);
     }
     let month = scan.number(1, 2)?;
@@ -166,7 +171,13 @@ fn w3c(text: &str) -> Option<Lastmod> {
     if !scan.eat(b"-/.") {
         return None;
     }
+    if dotted {
+        scan.blanks();
+    }
     let day = scan.number(1, 2)?;
+    if dotted {
+        scan.eat(b".");
+    }
     after_day(scan, year, month, day)
 }
 

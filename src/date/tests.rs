@@ -240,6 +240,20 @@ fn a_time_is_read_as_it_is_written_in_french() {
 }
 
 #[test]
+fn points_with_blanks_behind_them_are_between_year_month_and_day() {
+    let table = [
+        ("2023. 11. 21.", "2023-11-21T00:00:00Z"),
+        ("2023. 6. 5. 10:30:05", "2023-06-05T10:30:05Z"),
+        ("2023.06.05. 10:30", "2023-06-05T10:30:00Z"),
+        ("2023.11.21", "2023-11-21T00:00:00Z"),
+    ];
+    for (text, want) in table {
+        assert_eq!(shown(lastmod(text)).map(|s| s.0).as_deref(), Some(want), "{text}");
+    }
+    assert_eq!(lastmod("2023- 11- 21"), None);
+}
+
+#[test]
 fn feed_dates_are_read_whatever_their_order() {
     let table = [
         ("Thu, 17 Dec 2009 12:04:56 +0200", "2009-12-17T10:04:56Z"),

@@ -240,6 +240,26 @@ fn a_time_is_read_as_it_is_written_in_french() {
 }
 
 #[test]
+fn months_are_read_in_greek_hungarian_polish_romanian_and_turkish() {
+    let table = [
+        ("Κυρ, 11 Ιούλ 2004 12:00:00 EST", "2004-07-11T17:00:00Z"),
+        ("11 Μαΐου 2004", "2004-05-11T00:00:00Z"),
+        ("ΔΕΥ, 11 ΙΟΥΝ 2004", "2004-06-11T00:00:00Z"),
+        ("2004. július 13. 9:15", "2004-07-13T09:15:00Z"),
+        ("2004. szept. 13.", "2004-09-13T00:00:00Z"),
+        ("wto, 21 lis 2023 08:30:00 +0100", "2023-11-21T07:30:00Z"),
+        ("21 października 2023", "2023-10-21T00:00:00Z"),
+        ("mar, 21 noi. 2023 08:30:00 +0200", "2023-11-21T06:30:00Z"),
+        ("21 Ağustos 2023", "2023-08-21T00:00:00Z"),
+        ("21 Şub 2023", "2023-02-21T00:00:00Z"),
+        ("Paz, 21 May 2023", "2023-05-21T00:00:00Z"),
+    ];
+    for (text, want) in table {
+        assert_eq!(shown(feed(text)).map(|s| s.0).as_deref(), Some(want), "{text}");
+    }
+}
+
+#[test]
 fn points_with_blanks_behind_them_are_between_year_month_and_day() {
     let table = [
         ("2023. 11. 21.", "2023-11-21T00:00:00Z"),

@@ -69,6 +69,7 @@ impl Field {
             ("issued", Ns::DcTerms) => Self::Published(3),
             ("date", Ns::Dc) => Self::Published(4),
             ("created", Ns::DcTerms) => Self::Published(5),
+            ("created", _) if atom => Self::Published(6),
             ("updated", _) if atom => Self::Updated(0),
             ("modified", _) if atom => Self::Updated(1),
             ("modified", Ns::DcTerms) => Self::Updated(2),

@@ -250,3 +250,32 @@ fn relative_links_of_atom_are_no_defect_where_there_is_a_base_and_those_of_rss_a
     assert_eq!(issues(NO_BASE, &entry("/a")), relative, "nothing to resolve it against");
     assert_eq!(issues(at, item), relative);
 }
+
+#[test]
+fn an_entry_of_atom_0_3_that_says_only_when_it_was_made_has_that_date() {
+    let dated = |dates: &str| {
+        let document = format!(
+            "<feed version='0.3' xmlns='http://purl.org/atom/ns#'><entry><link rel='alternate' \
+             href='https://e.com/a'/><author><created>2001-01-01</created></author>{dates}</entry></feed>"
+        );
+        let base = Url::parse("https://example.com/feed.xml").expect("a URL");
+        let ctx = Context { base: &base, content_type: None, limits: Limits::default() };
+        let mut out = Vec::new();
+        parse(&mut document.as_bytes(), &ctx, &mut |item| {
+            if let Item::Entry(entry) = item {
+                out.push([entry.published, entry.updated].map(|d| d.map(|d| d.at.to_string())));
+            }
+            ControlFlow::Continue(())
+        });
+        out.pop().expect("an entry").map(|date| date.map(|date| date[..10].to_owned()))
+    };
+    let day = |text: &str| Some(text.to_owned());
+    assert_eq!(dated("<created>2004-01-01</created>"), [day("2004-01-01"), None]);
+    assert_eq!(
+        dated(
+            "<created>2004-01-01</created><issued>2004-01-02</issued><modified>2004-01-03</modified>"
+        ),
+        [day("2004-01-02"), day("2004-01-03")]
+    );
+    assert_eq!(dated(""), [None, None]);
+}

@@ -172,7 +172,10 @@ impl<'a, 's> FeedReader<'a, 's> {
             let closes = match role {
                 Role::Item(field) => {
                     let is_sibling = core && depth == at + 1 && !self.nesting.inline;
-                    is_next || is_sibling && field.ends_before(tag, self.kind)
+                    let is_foreign = !core && depth == at + 1 && !self.nesting.inline;
+                    is_next
+                        || is_sibling && field.ends_before(tag, self.kind)
+                        || is_foreign && field.ends_before_foreign(tag, self.kind)
                 }
                 Role::Feed(_) => is_item,
             };

@@ -91,6 +91,17 @@ impl Field {
             _ => is_child(tag.local),
         }
     }
+
+    /// Does the start of this element of another vocabulary show that the end tag is missing?
+    pub(super) fn ends_before_foreign(self, tag: &Tag<'_>, kind: DocumentKind) -> bool {
+        match self {
+            // These may hold markup, and a date or link of the item is none.
+            Self::Title | Self::Hashed => {
+                !matches!(Self::of(tag, kind, false), None | Some(Self::Title | Self::Hashed))
+            }
+            _ => true,
+        }
+    }
 }
 
 /// Is this `link` the item's, and none of HTML pasted into a text? Those have

@@ -279,3 +279,40 @@ fn an_entry_of_atom_0_3_that_says_only_when_it_was_made_has_that_date() {
     );
     assert_eq!(dated(""), [None, None]);
 }
+
+#[test]
+fn an_element_of_another_vocabulary_ends_a_link_or_date_without_an_end_tag() {
+    let item = |inner: &str| {
+        let document = format!(
+            "<rss version='2.0' xmlns:dc='http://purl.org/dc/elements/1.1/' \
+             xmlns:feedburner='http://rssnamespace.org/feedburner/ext/1.0' \
+             xmlns:itunes='http://www.itunes.com/dtds/podcast-1.0.dtd'><channel>\
+             <item>{inner}</item></channel></rss>"
+        );
+        let base = Url::parse("https://example.com/feed.xml").expect("a URL");
+        let ctx = Context { base: &base, content_type: None, limits: Limits::default() };
+        let mut out = Vec::new();
+        let report = parse(&mut document.as_bytes(), &ctx, &mut |item| {
+            if let Item::Entry(entry) = item {
+                let date = entry.published.map_or_else(String::new, |at| at.at.to_string());
+                out.push(format!("{} {}", entry.loc, date.get(..10).unwrap_or_default()));
+            }
+            ControlFlow::Continue(())
+        });
+        let codes: Vec<_> = report.issues.iter().map(|issue| issue.code.as_str()).collect();
+        assert_eq!(codes, ["mismatched-tag"], "{inner}");
+        out.join(", ")
+    };
+    let table = [
+        "<link>https://e.com/a\n<dc:date>2026-11-20</dc:date>",
+        "<link>https://e.com/a\n<itunes:author>Somebody</itunes:author><pubDate>2026-11-20</pubDate>",
+        "<pubDate>2026-11-20 <feedburner:origLink>https://e.com/a</feedburner:origLink>\
+         <link>https://e.com/b</link>",
+        "<title>A page <dc:date>2026-11-20</dc:date><link>https://e.com/a</link>",
+        "<description>A <b>page</b> <feedburner:origLink>https://e.com/a</feedburner:origLink>\
+         <pubDate>2026-11-20</pubDate>",
+    ];
+    for inner in table {
+        assert_eq!(item(inner), "https://e.com/a 2026-11-20", "{inner}");
+    }
+}

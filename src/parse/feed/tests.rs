@@ -311,6 +311,9 @@ fn an_element_of_another_vocabulary_ends_a_link_or_date_without_an_end_tag() {
         "<title>A page <dc:date>2026-11-20</dc:date><link>https://e.com/a</link>",
         "<description>A <b>page</b> <feedburner:origLink>https://e.com/a</feedburner:origLink>\
          <pubDate>2026-11-20</pubDate>",
+        // Nor does one that says something hide what follows.
+        "<itunes:author>Somebody<link>https://e.com/a</link><pubDate>2026-11-20</pubDate>",
+        "<itunes:author>A <b>person</b> <dc:date>2026-11-20</dc:date><guid>https://e.com/a</guid>",
     ];
     for inner in table {
         assert_eq!(item(inner), "https://e.com/a 2026-11-20", "{inner}");

@@ -155,8 +155,13 @@ fn w3c(text: &str) -> Option<Lastmod> {
     if scan.rest.is_empty() {
         return at_day(year, 1, 1, Precision::Year);
     }
+    // `2026. 11. 21.`, as in Hungary and Korea.
+    let dotted = scan.rest.starts_with('.');
     scan.eat(b"-/.");
-    if scan.rest.starts_with(|c: char| c.is_ascii_alphabetic()) {
+    if dotted {
+        scan.blanks();
+    }
+    if scan.rest.starts_with(char::is_alphabetic) {
         return words::read(text);
     }
     let month = scan.number(1, 2)?;
@@ -166,7 +171,13 @@ fn w3c(text: &str) -> Option<Lastmod> {
     if !scan.eat(b"-/.") {
         return None;
     }
+    if dotted {
+        scan.blanks();
+    }
     let day = scan.number(1, 2)?;
+    if dotted {
+        scan.eat(b".");
+    }
     after_day(scan, year, month, day)
 }
 
@@ -176,13 +187,17 @@ fn compact(text: &str) -> Option<Lastmod> {
     let number = |from: usize, to: usize| date.get(from..to)?.parse::<i64>().ok();
     let (year, month, day) = (number(0, 4)?, number(4, 6)?, number(6, 8)?);
     let mut scan = Scan { rest };
-    if !scan.eat(b"Tt ") || scan.rest.contains(':') {
+    let digits = |text: &str| text.starts_with(|c: char| c.is_ascii_digit());
+    if !scan.eat(b"Tt ") || scan.rest.contains(':') || !digits(scan.rest) {
         return after_day(Scan { rest }, year, month, day);
     }
     let len = scan.rest.bytes().take_while(u8::is_ascii_digit).count();
     let (time, zone) = scan.rest.split_at(len);
     let part = |from: usize| time.get(from..from + 2).and_then(|s| s.parse::<i64>().ok());
     let precision = if len == 6 { Precision::Second } else { Precision::Minute };
+    if len < 3 {
+        return after_day(Scan { rest }, year, month, day);
+    }
     if len != 4 && len != 6 {
         return None;
     }
@@ -210,6 +225,9 @@ fn after_day(mut scan: Scan<'_>, year: i64, month: i64, day: i64) -> Option<Last
         return Some(whole);
     }
     if time && scan.rest.starts_with(|c: char| c.is_ascii_digit()) {
+        if is_bare_hour(scan.rest) {
+            return Some(whole);
+        }
         let clock = clock(&mut scan)?;
         let Some(offset) = zone_of(scan.rest) else {
             // The day is as written; the hour cannot be known.
@@ -221,10 +239,18 @@ fn after_day(mut scan: Scan<'_>, year: i64, month: i64, day: i64) -> Option<Last
     (time || zone_of(scan.rest).is_some()).then_some(whole)
 }
 
-/// Does text go on after a blank or with a name of letters only?
+/// Is this an hour without minutes, with a zone or without?
+fn is_bare_hour(text: &str) -> bool {
+    let mut scan = Scan { rest: text };
+    scan.number(1, 2).is_some_and(|hour| hour <= 24) && zone_of(scan.rest).is_some()
+}
+
+/// Does text go on after a blank or with a name, such as `Europe/Berlin` and `Etc/GMT+5`?
 fn named_or_blank(rest: &str) -> bool {
     let word = rest.split(char::is_whitespace).next().unwrap_or_default();
-    word.bytes().all(|b| b.is_ascii_alphabetic())
+    let of_name =
+        |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'/' | b'_' | b'+' | b'-' | b':');
+    word.bytes().next().is_none_or(|b| b.is_ascii_alphabetic()) && word.bytes().all(of_name)
 }
 
 /// A time of day.
@@ -255,22 +281,28 @@ fn half_of_day(text: &str) -> (String, &str) {
     (first, rest)
 }
 
-/// `hh:mm[:ss[.fraction]] [AM|PM]`; `hh.mm[.ss]` too.
+/// `hh:mm[:ss[.fraction]] [AM|PM]`; `hh.mm[.ss]` and the `hhhmm` of French too.
 fn clock(scan: &mut Scan<'_>) -> Option<Clock> {
     let mut hour = scan.number(1, 2)?;
     let dotted = scan.rest.starts_with('.');
-    if !scan.eat(b":.") {
+    if !scan.eat(b":.hH") {
         return None;
     }
-    let minute = scan.number(2, 2)?;
+    // With a point, one digit may be of anything.
+    let minute = scan.number(if dotted { 2 } else { 1 }, 2)?;
     let (mut second, mut nanos, mut precision) = (0, 0, Precision::Minute);
     let sign: &[u8] = if dotted { b".:" } else { b":" };
     if scan.eat(sign) {
         second = scan.number(1, 2)?;
         precision = Precision::Second;
-        let digits =
-            scan.rest.get(1..).unwrap_or_default().bytes().take_while(u8::is_ascii_digit).count();
-        if digits > 0 && scan.eat(b".,") {
+        let behind = scan.rest.get(1..).unwrap_or_default();
+        let digits = behind.bytes().take_while(u8::is_ascii_digit).count();
+        if digits == 0 && (behind.is_empty() || behind.starts_with(['+', '-', 'Z'])) {
+            // A fraction that is none, or a colon more.
+            scan.eat(b".:");
+        }
+        // Java's `HH:mm:ss:SSS` and SQL Server have a colon before milliseconds.
+        if digits > 0 && (scan.eat(b".,") || digits == 3 && scan.eat(b":")) {
             let (fraction, rest) = scan.rest.split_at(digits);
             nanos = format!("{fraction:0<9}").get(..9)?.parse().ok()?;
             scan.rest = rest;
@@ -320,6 +352,8 @@ fn zone_of(text: &str) -> Option<i64> {
         1 | 2 => (digits.parse::<i64>().ok()?, 0),
         3 => (digits.get(..1)?.parse().ok()?, digits.get(1..)?.parse().ok()?),
         4 => (digits.get(..2)?.parse().ok()?, digits.get(2..)?.parse().ok()?),
+        // No zone of today has seconds.
+        6 => (digits.get(..2)?.parse().ok()?, digits.strip_suffix("00")?.get(2..)?.parse().ok()?),
         _ => return None,
     };
     (hours <= 18 && minutes < 60).then_some(sign * (hours * 3600 + minutes * 60))

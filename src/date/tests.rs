@@ -123,6 +123,157 @@ fn a_half_of_the_day_is_read_with_a_blank_in_it() {
 }
 
 #[test]
+fn minutes_and_seconds_of_one_digit_are_read() {
+    let table = [
+        ("Mon, 2 Jan 2017 15:4:5 -0700", "2017-01-02T22:04:05Z"),
+        ("Mon, 2 Jan 2017 5:4 GMT", "2017-01-02T05:04:00Z"),
+        ("2017-1-2 15:4:5", "2017-01-02T15:04:05Z"),
+        ("2017-01-02T15:4Z", "2017-01-02T15:04:00Z"),
+    ];
+    for (text, want) in table {
+        assert_eq!(shown(lastmod(text)).map(|s| s.0).as_deref(), Some(want), "{text}");
+    }
+    assert_eq!(lastmod("2017-01-02 15.4"), None);
+}
+
+#[test]
+fn a_zone_that_says_its_offset_too_is_read_where_both_agree() {
+    let table = [
+        ("Mon, 02 Jan 2017 15:04:05 MST-07:00", "2017-01-02T22:04:05Z"),
+        ("Mon Jan 2 15:04:05 CET+0100 2017", "2017-01-02T14:04:05Z"),
+        ("2017-01-02T15:04:05 CEST+02:00", "2017-01-02T13:04:05Z"),
+        // POSIX counts to the west.
+        ("Mon, 02 Jan 2017 15:04:05 EST+5", "2017-01-02T00:00:00Z"),
+        ("Mon, 02 Jan 2017 15:04:05 XYZ-07:00", "2017-01-02T00:00:00Z"),
+        ("Mon, 02 Jan 2017 15:04:05 PST8PDT", "2017-01-02T00:00:00Z"),
+        ("Mon, 02 Jan 2017 15:04:05 GMT-0700", "2017-01-02T22:04:05Z"),
+    ];
+    for (text, want) in table {
+        assert_eq!(shown(feed(text)).map(|s| s.0).as_deref(), Some(want), "{text}");
+    }
+}
+
+#[test]
+fn a_zone_behind_a_mere_date_leaves_the_day_in_every_form() {
+    let table = [
+        "2017-06-03 -0700",
+        "2017-06-03+02:00",
+        "20170603 +0200",
+        "20170603 -07:00",
+        "03.06.2017 -0700",
+        "03 Jun 2017 -0700",
+        "Sat, 03 Jun 2017 +02:00",
+        "20170603T",
+    ];
+    for text in table {
+        let want = Some(("2017-06-03T00:00:00Z".to_owned(), Precision::Day));
+        assert_eq!(shown(lastmod(text)), want, "{text}");
+    }
+    assert_eq!(lastmod("03 Jun 2017 -07x"), None);
+    assert_eq!(lastmod("20170603x"), None);
+}
+
+#[test]
+fn what_is_left_of_a_time_leaves_the_day() {
+    let table = [
+        // An hour without minutes.
+        "2017-06-03T15",
+        "2017-06-03T15Z",
+        "2017-06-03 15 +0200",
+        "20170603T15Z",
+        "Sat, 3 Jun 2017 15",
+        "Sat, 03 Jun 2017 15 -0700",
+        // An offset whose sign was lost.
+        "2017-06-03T15:04:05 02:00",
+        "Sat, 03 Jun 2017 15:04:05 0200",
+        "Sat, 03 Jun 2017 15:04:05 00",
+    ];
+    for text in table {
+        let want = Some(("2017-06-03T00:00:00Z".to_owned(), Precision::Day));
+        assert_eq!(shown(lastmod(text)), want, "{text}");
+    }
+    for none in ["2017-06-03T25Z", "2017-06-03T15xx", "Sat, 3 Jun 2017 15304"] {
+        assert_eq!(lastmod(none), None, "{none}");
+    }
+}
+
+#[test]
+fn a_colon_before_milliseconds_or_the_offset_is_passed_over() {
+    let table = [
+        ("2017-06-03T15:04:05:250Z", "2017-06-03T15:04:05.25Z"),
+        ("2017-06-03 15:04:05:250", "2017-06-03T15:04:05.25Z"),
+        ("2017-06-03T15:04:05:+02:00", "2017-06-03T13:04:05Z"),
+        ("2017-06-03T15:04:05:-0700", "2017-06-03T22:04:05Z"),
+        ("Sat, 03 Jun 2017 15:04:05:250 +0200", "2017-06-03T13:04:05.25Z"),
+        ("2017-06-03T15:04:05.Z", "2017-06-03T15:04:05Z"),
+        ("2017-06-03T15:04:05.", "2017-06-03T15:04:05Z"),
+        ("2017-06-03T15:04:05+02:00:00", "2017-06-03T13:04:05Z"),
+    ];
+    for (text, want) in table {
+        assert_eq!(shown(lastmod(text)).map(|s| s.0).as_deref(), Some(want), "{text}");
+    }
+    assert_eq!(lastmod("2017-06-03T15:04:05:00"), None);
+    assert_eq!(lastmod("2017-06-03T15:04:05+02:00:30"), None);
+}
+
+#[test]
+fn an_identifier_of_a_zone_right_behind_the_time_leaves_the_day() {
+    for zone in ["Europe/Berlin", "America/Port-au-Prince", "Etc/GMT+5", "PST8PDT", " US/Eastern"] {
+        let text = format!("2017-06-03T15:04:05{zone}");
+        let want = Some(("2017-06-03T00:00:00Z".to_owned(), Precision::Day));
+        assert_eq!(shown(lastmod(&text)), want, "{text}");
+    }
+}
+
+#[test]
+fn a_time_is_read_as_it_is_written_in_french() {
+    let table = [
+        ("3 juin 2017 à 15h30", "2017-06-03T15:30:00Z"),
+        ("sam. 3 juin 2017, 9h05 CEST", "2017-06-03T07:05:00Z"),
+        ("03/06/2017 à 15h", "2017-03-06T00:00:00Z"),
+        ("2017-06-03 15h30", "2017-06-03T15:30:00Z"),
+        ("2017-06-03T15H30", "2017-06-03T15:30:00Z"),
+    ];
+    for (text, want) in table {
+        assert_eq!(shown(feed(text)).map(|s| s.0).as_deref(), Some(want), "{text}");
+    }
+}
+
+#[test]
+fn months_are_read_in_greek_hungarian_polish_romanian_and_turkish() {
+    let table = [
+        ("Κυρ, 11 Ιούλ 2004 12:00:00 EST", "2004-07-11T17:00:00Z"),
+        ("11 Μαΐου 2004", "2004-05-11T00:00:00Z"),
+        ("ΔΕΥ, 11 ΙΟΥΝ 2004", "2004-06-11T00:00:00Z"),
+        ("2004. július 13. 9:15", "2004-07-13T09:15:00Z"),
+        ("2004. szept. 13.", "2004-09-13T00:00:00Z"),
+        ("wto, 21 lis 2023 08:30:00 +0100", "2023-11-21T07:30:00Z"),
+        ("21 października 2023", "2023-10-21T00:00:00Z"),
+        ("mar, 21 noi. 2023 08:30:00 +0200", "2023-11-21T06:30:00Z"),
+        ("21 Ağustos 2023", "2023-08-21T00:00:00Z"),
+        ("21 Şub 2023", "2023-02-21T00:00:00Z"),
+        ("Paz, 21 May 2023", "2023-05-21T00:00:00Z"),
+    ];
+    for (text, want) in table {
+        assert_eq!(shown(feed(text)).map(|s| s.0).as_deref(), Some(want), "{text}");
+    }
+}
+
+#[test]
+fn points_with_blanks_behind_them_are_between_year_month_and_day() {
+    let table = [
+        ("2023. 11. 21.", "2023-11-21T00:00:00Z"),
+        ("2023. 6. 5. 10:30:05", "2023-06-05T10:30:05Z"),
+        ("2023.06.05. 10:30", "2023-06-05T10:30:00Z"),
+        ("2023.11.21", "2023-11-21T00:00:00Z"),
+    ];
+    for (text, want) in table {
+        assert_eq!(shown(lastmod(text)).map(|s| s.0).as_deref(), Some(want), "{text}");
+    }
+    assert_eq!(lastmod("2023- 11- 21"), None);
+}
+
+#[test]
 fn feed_dates_are_read_whatever_their_order() {
     let table = [
         ("Thu, 17 Dec 2009 12:04:56 +0200", "2009-12-17T10:04:56Z"),

@@ -38,27 +38,36 @@ impl Parts {
     fn take<'a>(&mut self, rest: &'a str) -> Option<&'a str> {
         let end = rest.find(|c: char| c.is_whitespace() || c == ',').unwrap_or(rest.len());
         let (word, after) = rest.split_at(end);
-        if self.clock.is_none()
-            && word.contains(':')
-            && word.starts_with(|c: char| c.is_ascii_digit())
-        {
+        let is_clock = || {
+            word.contains(':') && word.starts_with(|c: char| c.is_ascii_digit())
+                || is_french_clock(word)
+        };
+        if self.clock.is_none() && is_clock() {
             return self.take_clock(rest);
         }
         if word.starts_with(['(', '[']) {
             // A comment: the name of the zone, after its offset.
             return Some(rest.split_once([')', ']']).map_or("", |(_, after)| after));
         }
-        if self.clock.is_some() && word.starts_with(['+', '-']) {
+        // Behind a mere date, too (xsd:date).
+        let behind_date = || self.is_whole() && zone_of(word).is_some();
+        if word.starts_with(['+', '-']) && (self.clock.is_some() || behind_date()) {
             self.zone = zone_of(word);
             self.strange_zone |= self.zone.is_none();
             return Some(after);
         }
-        let zoned = self.clock.is_some() && self.zone.is_none() && zone(word).is_some();
+        // Behind a date and its time a name is a zone's, whatever else is in it.
+        let named = self.is_whole() && word.starts_with(|c: char| c.is_ascii_alphabetic());
+        let zoned = self.clock.is_some() && self.zone.is_none() && (named || zone(word).is_some());
         if !zoned && word.contains(['-', '/', '.']) && word.bytes().any(|b| b.is_ascii_digit()) {
             if self.day.is_some() && self.clock.is_none() && is_dotted_clock(word) {
                 return self.take_clock(rest);
             }
             self.take_joined(word)?;
+            return Some(after);
+        }
+        if self.is_whole() && is_left_of_time(word) {
+            self.strange_zone = true;
             return Some(after);
         }
         if word.starts_with(|c: char| c.is_ascii_digit()) {
@@ -67,6 +76,11 @@ impl Parts {
         }
         self.take_name(word);
         Some(after)
+    }
+
+    /// Are day, month and year known?
+    fn is_whole(&self) -> bool {
+        self.day.is_some() && self.month.is_some() && self.year.is_some()
     }
 
     fn take_clock<'a>(&mut self, rest: &'a str) -> Option<&'a str> {
@@ -87,7 +101,7 @@ impl Parts {
         match pieces.as_slice() {
             [number] => self.take_number(number),
             // The date was said; what this is nobody knows.
-            _ if self.day.is_some() && self.month.is_some() && self.year.is_some() => None,
+            _ if self.is_whole() => None,
             [a, b, c] if a.len() == 4 => self.set(c, b, a),
             // `03-12-31` is of 2003 or of 2031: people write both.
             [a, b, c] if word.contains('-') && may_begin_with_year([a, b, c]) => None,
@@ -158,6 +172,19 @@ fn may_begin_with_year(pieces: [&str; 3]) -> bool {
     at_day(2000 + year, month, day, Precision::Day).is_some()
 }
 
+/// `15h30`
+fn is_french_clock(word: &str) -> bool {
+    let digits =
+        |text: &str| matches!(text.len(), 1 | 2) && text.bytes().all(|b| b.is_ascii_digit());
+    word.split_once(['h', 'H']).is_some_and(|(hour, minute)| digits(hour) && digits(minute))
+}
+
+/// An hour without minutes, or an offset whose sign was lost: a number that no date lacks.
+fn is_left_of_time(word: &str) -> bool {
+    let number = word.strip_suffix('h').unwrap_or(word);
+    matches!(number.len(), 1 | 2 | 4) && number.bytes().all(|b| b.is_ascii_digit())
+}
+
 /// `10.30` or `10.30.05`, which behind a day is no date.
 fn is_dotted_clock(word: &str) -> bool {
     let two = |piece: &str| piece.len() == 2 && piece.bytes().all(|b| b.is_ascii_digit());
@@ -179,7 +206,7 @@ fn full_year(digits: &str) -> Option<i64> {
 
 /// A month by its name or abbreviation, in the languages that feeds use.
 fn month(word: &str) -> Option<i64> {
-    const NAMES: [(&str, i64); 53] = [
+    const NAMES: [(&str, i64); 102] = [
         ("jan", 1),
         ("feb", 2),
         ("mar", 3),
@@ -233,6 +260,55 @@ fn month(word: &str) -> Option<i64> {
         ("окт", 10),
         ("ноя", 11),
         ("дек", 12),
+        ("már", 3),
+        ("ápr", 4),
+        ("máj", 5),
+        ("jún", 6),
+        ("júl", 7),
+        ("szep", 9),
+        ("ian", 1),
+        ("iun", 6),
+        ("iul", 7),
+        ("noi", 11),
+        ("sty", 1),
+        ("lut", 2),
+        ("kwi", 4),
+        ("cze", 6),
+        ("lip", 7),
+        ("sie", 8),
+        ("wrz", 9),
+        ("paź", 10),
+        ("lis", 11),
+        ("gru", 12),
+        ("oca", 1),
+        ("şub", 2),
+        ("nis", 4),
+        ("haz", 6),
+        ("tem", 7),
+        ("ağu", 8),
+        ("eyl", 9),
+        ("eki", 10),
+        ("kas", 11),
+        ("ara", 12),
+        ("ιαν", 1),
+        ("φεβ", 2),
+        ("μαρ", 3),
+        ("μάρ", 3),
+        ("απρ", 4),
+        ("μαϊ", 5),
+        ("μάι", 5),
+        ("μαΐ", 5),
+        ("ιουν", 6),
+        ("ιούν", 6),
+        ("ιουλ", 7),
+        ("ιούλ", 7),
+        ("αυγ", 8),
+        ("αύγ", 8),
+        ("σεπ", 9),
+        ("οκτ", 10),
+        ("νοε", 11),
+        ("νοέ", 11),
+        ("δεκ", 12),
     ];
     let lower = word.to_lowercase();
     if lower.starts_with("juil") {
@@ -331,6 +407,18 @@ pub(super) fn zone(name: &str) -> Option<i64> {
         {
             return zone_of(offset);
         }
+    }
+    // `MST-07:00` says it twice; where the two differ, nobody knows.
+    if let Some(at) = lower.find(['+', '-'])
+        && let Some((name, offset)) = lower.split_at_checked(at).filter(|(name, _)| name.len() > 2)
+    {
+        return zone(name).filter(|seconds| zone_of(offset) == Some(*seconds));
+    }
+    // `MST-07:00` says it twice; where the two differ, nobody knows.
+    if let Some(at) = lower.find(['+', '-'])
+        && let Some((name, offset)) = lower.split_at_checked(at).filter(|(name, _)| name.len() > 1)
+    {
+        return zone(name).filter(|seconds| zone_of(offset) == Some(*seconds));
     }
     let hours = HOURS.iter().find(|(known, _)| *known == lower).map(|(_, hours)| hours * 3600);
     hours.or_else(|| MORE.iter().find(|(known, _)| *known == lower).map(|(_, seconds)| *seconds))

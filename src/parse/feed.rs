@@ -41,6 +41,10 @@ struct Nesting {
     inline: bool,
     /// Was there text since the last tag?
     has_text: bool,
+    /// Depth of the child of another vocabulary whose start tag was the last one.
+    begun: Option<usize>,
+    /// Depth of the open one that began with text: it holds no field of the item.
+    said: Option<usize>,
 }
 
 /// The reader of feeds.
@@ -167,12 +171,16 @@ impl<'a, 's> FeedReader<'a, 's> {
         let is_tombstone = tombstone::is_one(tag);
         let is_item = core && matches!(tag.local, "item" | "entry") || is_tombstone;
         let had_text = std::mem::take(&mut self.nesting.has_text);
+        self.nesting.begun = None;
         let is_next = is_item && !self.is_nested(depth, had_text);
         if let Some((role, at)) = self.field {
             let closes = match role {
                 Role::Item(field) => {
                     let is_sibling = core && depth == at + 1 && !self.nesting.inline;
-                    is_next || is_sibling && field.ends_before(tag, self.kind)
+                    let is_foreign = !core && depth == at + 1 && !self.nesting.inline;
+                    is_next
+                        || is_sibling && field.ends_before(tag, self.kind)
+                        || is_foreign && field.ends_before_foreign(tag, self.kind)
                 }
                 Role::Feed(_) => is_item,
             };
@@ -188,7 +196,8 @@ impl<'a, 's> FeedReader<'a, 's> {
                 self.nesting.in_foreign = false;
             }
             self.nesting.in_foreign |= !core;
-            if self.leaf.is_some_and(|leaf| depth == leaf + 1)
+            let holds_none = |open: Option<usize>| open.is_some_and(|open| depth == open + 1);
+            if (holds_none(self.leaf) || holds_none(self.nesting.said))
                 && item::ends_leaf(tag, self.kind, core)
             {
                 return Next::Close(item_depth + 1);
@@ -204,6 +213,7 @@ impl<'a, 's> FeedReader<'a, 's> {
         if let Some(item_depth) = self.item_depth {
             if depth == item_depth + 1 {
                 self.item_child(tag, depth, core, cx);
+                self.nesting.begun = (!core && self.field.is_none()).then_some(depth);
             }
             let inside = self.leaf.unwrap_or(item_depth);
             if self.field.is_none()
@@ -282,6 +292,9 @@ impl<'a, 's> FeedReader<'a, 's> {
 
     pub(crate) fn text(&mut self, text: &str) {
         self.nesting.has_text = true;
+        if let Some(depth) = self.nesting.begun.take() {
+            self.nesting.said = Some(depth);
+        }
         self.blank(text);
     }
 
@@ -297,6 +310,10 @@ impl<'a, 's> FeedReader<'a, 's> {
 
     pub(crate) fn end(&mut self, depth: usize, cx: &mut Cx<'_>) -> ControlFlow<()> {
         self.nesting.has_text = false;
+        self.nesting.begun = None;
+        if self.nesting.said.is_some_and(|open| open >= depth) {
+            self.nesting.said = None;
+        }
         if let Some((role, at)) = self.field
             && at == depth
         {

@@ -193,17 +193,20 @@ fn check(base: &Url, max_chars: usize, url: &mut String) -> Result<Kept, IssueCo
         return Err(IssueCode::InvalidUrl);
     }
     too_long(url, max_chars)?;
-    if is_web(url) {
+    let no_host = after_no_host(url, base).map(str::to_owned);
+    if is_web(url) && no_host.is_none() {
         // `http://https://…` would be a page of the host `https`.
         let is_host = |host: &str| !matches!(host, "http" | "https");
         let good =
             plain_host(url) || Url::parse(url).is_ok_and(|u| u.host_str().is_some_and(is_host));
         return if good { Ok(Kept::AsWritten) } else { Err(IssueCode::InvalidUrl) };
     }
-    if is_no_path(url) {
+    if is_no_path(url) && no_host.is_none() {
         return Err(IssueCode::InvalidUrl);
     }
-    let (resolved, kept) = if lacks_scheme(url, base) {
+    let (resolved, kept) = if let Some(path) = no_host {
+        (base.join(&path), Kept::Completed)
+    } else if lacks_scheme(url, base) {
         // Nobody has a directory of that name: the scheme was forgotten.
         (Url::parse(&format!("{}://{url}", base.scheme())), Kept::Completed)
     } else {
@@ -217,6 +220,19 @@ fn check(base: &Url, max_chars: usize, url: &mut String) -> Result<Kept, IssueCo
     url.push_str(resolved.as_str());
     too_long(url, max_chars)?;
     Ok(kept)
+}
+
+/// The path of a URL whose host was left empty, as in `https:///page`: what filled it in
+/// had none. A parser of URLs would take the path's first segment for it, which is right
+/// only where that is a host.
+fn after_no_host<'u>(url: &'u str, base: &Url) -> Option<&'u str> {
+    if !is_web(url) {
+        return None;
+    }
+    let path = url.split_once(':')?.1.strip_prefix("//")?;
+    let first = path.strip_prefix('/')?.trim_start_matches('/');
+    let path = path.get(path.len() - first.len() - 1..)?;
+    (!first.is_empty() && !lacks_scheme(first, base) && !is_web(first)).then_some(path)
 }
 
 /// Is this markup, or an absolute URL with something before it or escaped? As a path
@@ -357,6 +373,23 @@ mod tests {
             assert_eq!(run(raw), ("https://e.com/a".to_owned(), vec![]), "{raw}");
         }
         assert_eq!(run("https://e.com/a[b[1]]").0, "https://e.com/a[b[1]]");
+    }
+
+    #[test]
+    fn an_empty_host_is_that_of_the_document() {
+        use IssueCode::{InvalidUrl, RelativeUrl};
+        let table: &[(&str, &str, &[IssueCode])] = &[
+            ("http:///a.xml", "https://example.com/a.xml", &[RelativeUrl]),
+            ("HTTPS:////a/b?c", "https://example.com/a/b?c", &[RelativeUrl]),
+            // Here the host is not missing, there is a slash too many.
+            ("https:///example.com/a", "https:///example.com/a", &[]),
+            ("https:///www.example.org/a", "https:///www.example.org/a", &[]),
+            ("https:///", "", &[InvalidUrl]),
+            ("https:///?a", "https://example.com/?a", &[RelativeUrl]),
+        ];
+        for (raw, url, codes) in table {
+            assert_eq!(run(raw), ((*url).to_owned(), codes.to_vec()), "{raw:?}");
+        }
     }
 
     #[test]

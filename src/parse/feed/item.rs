@@ -69,6 +69,7 @@ impl Field {
             ("issued", Ns::DcTerms) => Self::Published(3),
             ("date", Ns::Dc) => Self::Published(4),
             ("created", Ns::DcTerms) => Self::Published(5),
+            ("created", _) if atom => Self::Published(6),
             ("updated", _) if atom => Self::Updated(0),
             ("modified", _) if atom => Self::Updated(1),
             ("modified", Ns::DcTerms) => Self::Updated(2),
@@ -88,6 +89,17 @@ impl Field {
                 _ => false,
             },
             _ => is_child(tag.local),
+        }
+    }
+
+    /// Does the start of this element of another vocabulary show that the end tag is missing?
+    pub(super) fn ends_before_foreign(self, tag: &Tag<'_>, kind: DocumentKind) -> bool {
+        match self {
+            // These may hold markup, and a date or link of the item is none.
+            Self::Title | Self::Hashed => {
+                !matches!(Self::of(tag, kind, false), None | Some(Self::Title | Self::Hashed))
+            }
+            _ => true,
         }
     }
 }

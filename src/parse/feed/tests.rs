@@ -250,3 +250,72 @@ fn relative_links_of_atom_are_no_defect_where_there_is_a_base_and_those_of_rss_a
     assert_eq!(issues(NO_BASE, &entry("/a")), relative, "nothing to resolve it against");
     assert_eq!(issues(at, item), relative);
 }
+
+#[test]
+fn an_entry_of_atom_0_3_that_says_only_when_it_was_made_has_that_date() {
+    let dated = |dates: &str| {
+        let document = format!(
+            "<feed version='0.3' xmlns='http://purl.org/atom/ns#'><entry><link rel='alternate' \
+             href='https://e.com/a'/><author><created>2001-01-01</created></author>{dates}</entry></feed>"
+        );
+        let base = Url::parse("https://example.com/feed.xml").expect("a URL");
+        let ctx = Context { base: &base, content_type: None, limits: Limits::default() };
+        let mut out = Vec::new();
+        parse(&mut document.as_bytes(), &ctx, &mut |item| {
+            if let Item::Entry(entry) = item {
+                out.push([entry.published, entry.updated].map(|d| d.map(|d| d.at.to_string())));
+            }
+            ControlFlow::Continue(())
+        });
+        out.pop().expect("an entry").map(|date| date.map(|date| date[..10].to_owned()))
+    };
+    let day = |text: &str| Some(text.to_owned());
+    assert_eq!(dated("<created>2004-01-01</created>"), [day("2004-01-01"), None]);
+    assert_eq!(
+        dated(
+            "<created>2004-01-01</created><issued>2004-01-02</issued><modified>2004-01-03</modified>"
+        ),
+        [day("2004-01-02"), day("2004-01-03")]
+    );
+    assert_eq!(dated(""), [None, None]);
+}
+
+#[test]
+fn an_element_of_another_vocabulary_ends_a_link_or_date_without_an_end_tag() {
+    let item = |inner: &str| {
+        let document = format!(
+            "<rss version='2.0' xmlns:dc='http://purl.org/dc/elements/1.1/' \
+             xmlns:feedburner='http://rssnamespace.org/feedburner/ext/1.0' \
+             xmlns:itunes='http://www.itunes.com/dtds/podcast-1.0.dtd'><channel>\
+             <item>{inner}</item></channel></rss>"
+        );
+        let base = Url::parse("https://example.com/feed.xml").expect("a URL");
+        let ctx = Context { base: &base, content_type: None, limits: Limits::default() };
+        let mut out = Vec::new();
+        let report = parse(&mut document.as_bytes(), &ctx, &mut |item| {
+            if let Item::Entry(entry) = item {
+                let date = entry.published.map_or_else(String::new, |at| at.at.to_string());
+                out.push(format!("{} {}", entry.loc, date.get(..10).unwrap_or_default()));
+            }
+            ControlFlow::Continue(())
+        });
+        let codes: Vec<_> = report.issues.iter().map(|issue| issue.code.as_str()).collect();
+        assert_eq!(codes, ["mismatched-tag"], "{inner}");
+        out.join(", ")
+    };
+    let table = [
+        "<link>https://e.com/a\n<dc:date>2026-11-20</dc:date>",
+        "<link>https://e.com/a\n<itunes:author>Somebody</itunes:author><pubDate>2026-11-20</pubDate>",
+        "<pubDate>2026-11-20 <feedburner:origLink>https://e.com/a</feedburner:origLink>\
+         <link>https://e.com/b</link>",
+        "<title>A page <dc:date>2026-11-20</dc:date><link>https://e.com/a</link>",
+        "<description>A <b>page</b> <feedburner:origLink>https://e.com/a</feedburner:origLink>\
+         <pubDate>2026-11-20</pubDate>",
+        // Nor does one that says something hide what follows.
+        "<itunes:author>Somebody<link>https://e.com/a</link><pubDate>2026-11-20</pubDate>",
+        "<itunes:author>A <b>person</b> <dc:date>2026-11-20</dc:date><guid>https://e.com/a</guid>",
+    ];
+    for inner in table {
+        assert_eq!(item(inner), "https://e.com/a 2026-11-20", "{inner}");
+    }
+}

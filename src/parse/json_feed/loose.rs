@@ -44,7 +44,18 @@ pub(super) struct Found {
 }
 
 /// A scalar as text; `None` for null, arrays and objects.
-struct Loose;
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Loose {
+    Any,
+    /// A number is none: as a path it would be a page that nobody has.
+    Text,
+}
+
+impl Loose {
+    fn number(self, number: &impl ToString) -> Option<String> {
+        (self == Self::Any).then(|| number.to_string())
+    }
+}
 
 impl<'de> DeserializeSeed<'de> for Loose {
     type Value = Option<String>;
@@ -62,13 +73,13 @@ impl<'de> Visitor<'de> for Loose {
         Ok(None)
     }
     fn visit_i64<E>(self, v: i64) -> Result<Self::Value, E> {
-        Ok(Some(v.to_string()))
+        Ok(self.number(&v))
     }
     fn visit_u64<E>(self, v: u64) -> Result<Self::Value, E> {
-        Ok(Some(v.to_string()))
+        Ok(self.number(&v))
     }
     fn visit_f64<E>(self, v: f64) -> Result<Self::Value, E> {
-        Ok(Some(v.to_string()))
+        Ok(self.number(&v))
     }
     fn visit_str<E>(self, v: &str) -> Result<Self::Value, E> {
         Ok(Some(v.to_owned()))
@@ -109,19 +120,21 @@ impl<'de> Visitor<'de> for Document<'_, '_, '_> {
         while let Some(key) = map.next_key::<String>()? {
             match key.as_str() {
                 "version" | "title" => {
-                    if map.next_value_seed(Loose)?.is_some() {
+                    if map.next_value_seed(Loose::Any)?.is_some() {
                         reading.proven();
                     }
                 }
                 "items" => map.next_value_seed(Items { reading, what: What::Items })?,
                 "hubs" => map.next_value_seed(Items { reading, what: What::Hubs })?,
                 "feed_url" => {
-                    reading.hints.self_url =
-                        map.next_value_seed(Loose)?.and_then(|u| absolute(&u, reading.ctx.base));
+                    reading.hints.self_url = map
+                        .next_value_seed(Loose::Text)?
+                        .and_then(|u| absolute(&u, reading.ctx.base));
                 }
                 "next_url" => {
-                    reading.hints.next_page =
-                        map.next_value_seed(Loose)?.and_then(|u| absolute(&u, reading.ctx.base));
+                    reading.hints.next_page = map
+                        .next_value_seed(Loose::Text)?
+                        .and_then(|u| absolute(&u, reading.ctx.base));
                 }
                 _ => {
                     map.next_value::<IgnoredAny>()?;
@@ -259,7 +272,8 @@ impl<'de> Visitor<'de> for Object<'_> {
                     continue;
                 }
             };
-            *slot = map.next_value_seed(Loose)?.map(|text| Found { text, spot: begins });
+            let form = if key.ends_with("url") { Loose::Text } else { Loose::Any };
+            *slot = map.next_value_seed(form)?.map(|text| Found { text, spot: begins });
         }
         Ok(Some(item))
     }

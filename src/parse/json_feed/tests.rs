@@ -105,9 +105,32 @@ fn a_text_that_was_cut_in_a_pair_costs_no_item() {
 }
 
 #[test]
+fn a_number_is_no_url() {
+    let document = r#"{"version": "1", "items": [
+        {"url": 1.5, "external_url": "https://e.com/a", "id": 3},
+        {"url": 7, "id": "https://e.com/b", "date_published": 1686825005},
+        {"url": 8, "external_url": -8}]}"#;
+    let base = Url::parse("https://example.com/feed.json").expect("a URL");
+    let ctx = Context { base: &base, content_type: None, limits: Limits::default() };
+    let mut found = Vec::new();
+    let report = parse(&mut document.as_bytes(), &ctx, &mut |item| {
+        if let Item::Entry(entry) = item {
+            found.push((entry.loc.to_owned(), entry.published.is_some()));
+        }
+        ControlFlow::Continue(())
+    });
+    assert_eq!(
+        found,
+        [("https://e.com/a".to_owned(), false), ("https://e.com/b".to_owned(), true)]
+    );
+    let issues: Vec<_> = report.issues.iter().map(|i| (i.code, i.count)).collect();
+    assert_eq!(issues, [(IssueCode::MissingTag, 1)]);
+}
+
+#[test]
 fn an_escape_that_json_has_not_is_the_character_behind_it() {
     let document = r#"{"version": "1", "items": [{"url": "https://e.com/it\'s\_\é", "title": "\u12 \x"},
-        {"url": 5, "external_url": "https:\/\/e.com\/2\uxyzw"}]}"#;
+        {"url": "/5", "external_url": "https:\/\/e.com\/2\uxyzw"}]}"#;
     let base = Url::parse("https://example.com/feed.json").expect("a URL");
     let ctx = Context { base: &base, content_type: None, limits: Limits::default() };
     let mut found = Vec::new();
@@ -124,7 +147,7 @@ fn an_escape_that_json_has_not_is_the_character_behind_it() {
     // Places are those of the document, whatever was left out before them.
     let relative = report.issues.iter().find(|issue| issue.code == IssueCode::RelativeUrl);
     let place = relative.map(|issue| (issue.line, issue.offset));
-    assert_eq!(place, document.find("\"url\": 5").map(|at| (2, at as u64)));
+    assert_eq!(place, document.find("\"url\": \"/5\"").map(|at| (2, at as u64)));
 }
 
 #[test]

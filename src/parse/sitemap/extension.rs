@@ -269,7 +269,10 @@ impl Extension {
     fn alternate(&mut self, tag: &Tag<'_>, cx: &mut Cx<'_>) {
         let rel = tag.attr("rel").unwrap_or_default();
         if !rel.split_ascii_whitespace().any(|r| r.eq_ignore_ascii_case("alternate")) {
-            cx.note(IssueCode::MissingAttribute, "link rel");
+            // One of another relation, as `amphtml`, lacks nothing; it is no alternate.
+            if rel.trim().is_empty() {
+                cx.note(IssueCode::MissingAttribute, "link rel");
+            }
             return;
         }
         let href = tag.attr("href").map(|href| loc::trim(&href).to_owned()).unwrap_or_default();
@@ -284,7 +287,10 @@ impl Extension {
             Some(code) if !language::is_hreflang(code) => {
                 cx.note(IssueCode::InvalidAttributeValue, code);
             }
-            None if media.is_none() => cx.note(IssueCode::MissingAttribute, "link hreflang"),
+            // A link into an app (`android-app:`) has no language.
+            None if media.is_none() && !fields::is_of_app(&href) => {
+                cx.note(IssueCode::MissingAttribute, "link hreflang");
+            }
             _ => {}
         }
         let said = [("hreflang", hreflang.as_deref()), ("media", media.as_deref())];

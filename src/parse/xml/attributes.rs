@@ -41,12 +41,13 @@ impl<'a> Iterator for Attributes<'a> {
             return Some((name, ""));
         };
         let value = value.trim_start();
-        let (value, rest) = match value.chars().next() {
-            Some(quote @ ('"' | '\'')) => {
-                let inner = value.get(1..).unwrap_or_default();
-                inner.split_once(quote).unwrap_or((inner, ""))
-            }
-            _ => value.split_at(value.find(blank).unwrap_or(value.len())),
+        let (value, rest) = if let Some(quote @ ('"' | '\'')) = value.chars().next() {
+            let inner = value.get(1..).unwrap_or_default();
+            inner.split_once(quote).unwrap_or((inner, ""))
+        } else {
+            let (value, rest) = value.split_at(value.find(blank).unwrap_or(value.len()));
+            // Of two quotes the first may be what is missing.
+            (value.strip_suffix(['"', '\'']).unwrap_or(value), rest)
         };
         self.rest = rest;
         Some((name, value))
@@ -107,6 +108,12 @@ mod tests {
             ("href", "x?a=1&amp;b=2"),
         ];
         assert_eq!(all, want);
+    }
+
+    #[test]
+    fn a_value_whose_first_quote_is_missing_ends_before_the_other() {
+        let all: Vec<_> = Attributes::new(" href=https://e.com/a\" rel=\"x\" b=1' c=\"").collect();
+        assert_eq!(all, [("href", "https://e.com/a"), ("rel", "x"), ("b", "1"), ("c", "")]);
     }
 
     #[test]

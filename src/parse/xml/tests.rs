@@ -291,3 +291,27 @@ fn elements_beyond_the_depth_limit_are_passed_over_and_the_rest_is_read() {
     assert!(!outcome.complete);
     assert_eq!(codes, [IssueCode::TooDeep]);
 }
+
+#[test]
+fn an_end_tag_without_its_bracket_ends_its_element() {
+    let table = [
+        (
+            "<a><loc>https://e.com/1/loc>\n<b>2</b></a>",
+            "<1:a><2:loc>https://e.com/1</2><2:b>2</2></1>",
+        ),
+        ("<a><b>x&amp;y/b> <c>1/c></a>", "<1:a><2:b>x&y</2><2:c>1</2></1>"),
+        ("<a xmlns:n='u'><n:b>/n:b></a>", "<1:a><2:b></2></1>"),
+    ];
+    for (document, want) in table {
+        let (out, outcome, issues) = log(document);
+        assert_eq!(out, want, "{document}");
+        assert!(outcome.complete, "{document}");
+        assert_eq!(issues, [IssueCode::MismatchedTag], "{document}");
+    }
+    // With the end tag behind it, or of another name, it is text.
+    for text in ["1/b>", "1/c>", "1/b>2"] {
+        let (out, _, issues) = log(&format!("<a><b>{text}</b></a>"));
+        assert_eq!(out, format!("<1:a><2:b>{text}</2></1>"));
+        assert_eq!(issues, [], "{text}");
+    }
+}

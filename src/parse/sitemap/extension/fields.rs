@@ -12,6 +12,7 @@ use crate::model::extension::{
     Image, News, Platform, Price, Publication, Relationship, Restriction, TvShow, Uploader, Video,
 };
 use crate::parse::issue::IssueCode;
+use crate::parse::loc;
 
 /// Where defects are noted: their code and a sample.
 pub(super) type Note<'a> = dyn FnMut(IssueCode, &str) + 'a;
@@ -166,6 +167,11 @@ pub(super) fn whole_reference(href: &str, note: &mut Note<'_>) {
     if !href.split_once(':').is_some_and(|(scheme, _)| is_scheme(scheme)) {
         note(IssueCode::RelativeUrl, href);
     }
+}
+
+/// Is this a whole URL, and none of the web?
+pub(super) fn is_of_app(href: &str) -> bool {
+    !loc::is_web(href) && href.split_once(':').is_some_and(|(scheme, _)| is_scheme(scheme))
 }
 
 /// RFC 3986 section 3.1.

@@ -241,6 +241,28 @@ fn clusters_of_many_languages_are_judged_in_bounded_memory() {
 }
 
 #[test]
+fn links_to_apps_and_of_other_relations_lack_no_attribute() {
+    let missing = IssueCode::MissingAttribute;
+    for (link, issues, alternates) in [
+        ("rel='alternate' href='android-app://com.e/https/e.com/a'", 0, 1),
+        (
+            "rel='alternate' media='only screen and (max-width: 640px)' href='https://m.e.com/a'",
+            0,
+            1,
+        ),
+        ("rel='amphtml' href='https://e.com/amp'", 0, 0),
+        ("rel='canonical' href='https://e.com/a'", 0, 0),
+        ("rel='alternate' href='https://e.com/de'", 1, 1),
+        ("rel=' ' hreflang='de' href='https://e.com/de'", 1, 0),
+        ("hreflang='de' href='https://e.com/de'", 1, 0),
+    ] {
+        let found = read(&format!("<url><loc>https://e.com/a</loc><xhtml:link {link}/></url>"));
+        let count = found.extensions.first().map_or(0, |found| found.alternates.len());
+        assert_eq!((found.count(missing), count), (issues, alternates), "{link}");
+    }
+}
+
+#[test]
 fn extensions_are_known_in_the_wrong_namespaces_that_sites_give_them() {
     let entry = "<url><loc>https://e.com/a</loc>\
         <xhtml:link rel='alternate' hreflang='en' href='https://e.com/a'/>\

@@ -11,7 +11,7 @@ use super::super::bounds::{NameLen, blanks};
 use super::super::elements::LONGEST_REFERENCE;
 use super::super::entities;
 use super::void::is_void;
-use super::{Cx, Flow, Scan, Visitor, Window, boundary};
+use super::{Cx, Flow, IssueCode, Scan, Visitor, Window, boundary};
 
 impl Scan {
     /// A start tag that is a name and no more; `None` for any other.
@@ -100,12 +100,33 @@ impl Scan {
                 return Flow::Need(start + text.len());
             }
         }
+        let end = start + text.len();
+        let ended = self.end_without_bracket(text, w.from(end));
+        let shown = ended.and_then(|at| text.get(..at)).unwrap_or(text);
         if references {
-            self.elements.references(text, visitor, cx);
-        } else {
-            self.elements.text(text, visitor, cx);
+            self.elements.references(shown, visitor, cx);
+        } else if !shown.is_empty() {
+            self.elements.text(shown, visitor, cx);
         }
-        Flow::At(start + text.len())
+        if ended.is_some() {
+            cx.place.at += shown.len();
+            cx.note(IssueCode::MismatchedTag, self.elements.top());
+            if self.elements.end_top(visitor, cx).is_break() {
+                return Flow::Stop(end);
+            }
+        }
+        Flow::At(end)
+    }
+
+    /// Where in a text the end tag of its element begins, if its `<` is missing: the text
+    /// ends in `/loc>`, and the tag does not follow.
+    #[inline]
+    fn end_without_bracket(&self, text: &str, next: &str) -> Option<usize> {
+        let top = self.elements.top();
+        let before =
+            text.trim_ascii_end().strip_suffix('>')?.strip_suffix(top)?.strip_suffix('/')?;
+        let follows = next.strip_prefix("</").is_some_and(|name| name.starts_with(top));
+        (!top.is_empty() && !follows).then_some(before.len())
     }
 }
 

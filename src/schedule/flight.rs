@@ -18,6 +18,8 @@ use crate::store::{DueSource, MOST_PASSED_OVER};
 
 /// A poll that takes longer waits for its origin, more likely than not.
 const SLOW: Duration = Duration::from_secs(2);
+/// After so long it is looked again which polls wait for the clocks of their hosts.
+const MAY_WAIT: Duration = Duration::from_millis(100);
 /// Polls under way at most, slow ones among them: so many times
 /// `fetch.concurrency`.
 pub(super) const SLOW_POLLS: usize = 4;
@@ -42,19 +44,24 @@ pub(super) struct UnderWay {
 }
 
 impl Flight {
-    /// How many polls may be started; `Err` says when there may be room. Who
-    /// waits for a slow origin costs little: such polls do not keep others
-    /// from theirs, until there are very many.
-    pub(super) fn room(&self, concurrency: usize, now: Instant) -> Result<usize, Duration> {
+    /// How many polls may be started, of those under way so many waiting for the clocks of
+    /// their hosts; `Err` says when there may be room. Who waits, for that or a slow origin,
+    /// costs little: such polls do not keep others from theirs, until there are very many.
+    pub(super) fn room(
+        &self,
+        concurrency: usize,
+        waiting: usize,
+        now: Instant,
+    ) -> Result<usize, Duration> {
         let ages = || self.under_way.hosts.values().map(|(began, _)| now.duration_since(*began));
-        let quick = ages().filter(|age| *age < SLOW).count();
+        let quick = ages().filter(|age| *age < SLOW).count().saturating_sub(waiting);
         let of_all = slots(concurrency).saturating_sub(self.polls.len());
         let room = concurrency.saturating_sub(quick).min(of_all);
         if room > 0 {
             return Ok(room);
         }
-        let oldest = ages().filter(|age| *age < SLOW).max();
-        Err(oldest.filter(|_| of_all > 0).map_or(LOOK_AGAIN, |age| SLOW.saturating_sub(age)))
+        let oldest = ages().filter(|age| *age < SLOW).max().filter(|_| of_all > 0);
+        Err(oldest.map_or(LOOK_AGAIN, |age| SLOW.saturating_sub(age).min(MAY_WAIT)))
     }
 
     /// The longest due source that may be polled now.
@@ -167,6 +174,25 @@ mod tests {
             under_way.end(HostId(host));
         }
         assert_eq!((under_way.hosts.len(), under_way.sites.len()), (32, 1));
+    }
+
+    #[tokio::test]
+    async fn polls_that_wait_keep_no_others_from_theirs_until_there_are_very_many() {
+        let (mut flight, now) = (Flight::default(), Instant::now());
+        let add = |flight: &mut Flight, hosts: std::ops::Range<i64>| {
+            for host in hosts {
+                flight.under_way.begin(&due(host, host), now);
+                flight.polls.spawn(async move { HostId(host) });
+            }
+        };
+        add(&mut flight, 0..64);
+        assert_eq!(flight.room(64, 0, now), Err(MAY_WAIT), "full");
+        assert_eq!(flight.room(64, 10, now), Ok(10));
+        assert_eq!(flight.room(64, 0, now + SLOW), Ok(64), "these wait for their origins");
+        // Some of those that wait are slow, too.
+        assert_eq!(flight.room(64, 10, now + SLOW), Ok(64));
+        add(&mut flight, 64..256);
+        assert_eq!(flight.room(64, 256, now), Err(LOOK_AGAIN), "of all there are so many");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The gate before every request: robots.txt, one request at a time, the clock.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -199,6 +199,7 @@ impl<'p> ClockGate<'p> {
             Ok(Ok(at)) => {
                 // Who gives up meanwhile can give it back.
                 held.slot = Some(Slot { at, came: at });
+                let _waits = Waits::among(&self.poller.at_clocks);
                 clock.sleep_until(at).await;
                 held.slot = Some(Slot { at, came: clock.steady() });
                 Ok(true)
@@ -220,6 +221,22 @@ impl<'p> ClockGate<'p> {
                 Err(Refusal::Later { until: later(clock.steady(), pause), wait: Wait::Host })
             }
         }
+    }
+}
+
+/// One of those that wait for the clock of a host, for as long as it does.
+struct Waits<'p>(&'p AtomicUsize);
+
+impl<'p> Waits<'p> {
+    fn among(waiting: &'p AtomicUsize) -> Self {
+        waiting.fetch_add(1, Ordering::Relaxed);
+        Self(waiting)
+    }
+}
+
+impl Drop for Waits<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

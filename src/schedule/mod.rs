@@ -37,7 +37,7 @@ mod tombstones;
 mod websub;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::sync::{OwnedMutexGuard, Semaphore, watch};
@@ -95,6 +95,8 @@ pub(crate) struct Poller {
     config: watch::Receiver<Arc<Config>>,
     /// One per scheme, host and port: one request in flight.
     locks: Locks,
+    /// Polls that wait for the clock of a host.
+    at_clocks: AtomicUsize,
     /// Who waits for a host, or for its robots.txt.
     lines: Locks,
     /// One at a time reads what a source says, be it polled or pushed.
@@ -129,6 +131,7 @@ impl Poller {
             metrics,
             config,
             locks: Locks::default(),
+            at_clocks: AtomicUsize::new(0),
             lines: Locks::default(),
             reading: Locks::default(),
             robots: RobotsCache::default(),
@@ -193,7 +196,8 @@ impl Poller {
     ) -> Result<(), Duration> {
         let config = Arc::clone(&self.config.borrow());
         let concurrency = config.fetch.concurrency;
-        let room = flight.room(concurrency, Instant::now())?;
+        let waiting = self.at_clocks.load(Ordering::Relaxed);
+        let room = flight.room(concurrency, waiting, Instant::now())?;
         if self.disk_is_short(&config) {
             return Err(self.start_robots(flight, room, &config).await);
         }

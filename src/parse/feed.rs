@@ -219,7 +219,8 @@ impl<'a, 's> FeedReader<'a, 's> {
             }
         } else if is_tombstone {
             self.tombstone_depth = Some(depth);
-            self.tombstones.open(tag, self.ctx.limits.max_url_chars, cx);
+            let base = in_force(&self.bases, self.ctx);
+            self.tombstones.open(tag, base, self.ctx.limits.max_url_chars, cx);
         } else if is_item {
             self.item_depth = Some(depth);
             self.item_at = cx.place.offset();

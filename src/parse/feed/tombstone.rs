@@ -69,7 +69,7 @@ pub(super) struct Tombstones {
 
 impl Tombstones {
     /// A tombstone begins.
-    pub(super) fn open(&mut self, tag: &Tag<'_>, max_chars: usize, cx: &mut Cx<'_>) {
+    pub(super) fn open(&mut self, tag: &Tag<'_>, base: &Url, max_chars: usize, cx: &mut Cx<'_>) {
         let id = tag.attr("ref").unwrap_or_default();
         let id = id.trim();
         if id.is_empty() {
@@ -82,10 +82,13 @@ impl Tombstones {
         } else if when.is_none() {
             cx.note(IssueCode::InvalidDate, &written);
         }
-        let url = Some(id).filter(|id| loc::is_web(id) && is_short(id, max_chars));
+        // As an entry of this id would have it.
+        let mut url = String::new();
+        let is_url = loc::is_web(id) && Url::parse(id).is_ok_and(|u| u.has_host());
+        let fits = is_url && loc::admit(id, base, max_chars, &mut url, cx);
         self.open = Some(Tombstone {
             id: xxh3_64(id.as_bytes()),
-            url: url.map(str::to_owned),
+            url: fits.then_some(url),
             has_link: false,
             when,
         });

@@ -137,8 +137,8 @@ impl Tombstones {
         self.entries.get(*self.known.get(&name)?)
     }
 
-    /// The document ends: hands on what was really deleted.
-    pub(super) fn give(&self, sink: &mut Sink<'_>) {
+    /// The document ends: hands on what was really deleted, while it is wanted.
+    pub(super) fn give(&self, sink: &mut Sink<'_>) -> ControlFlow<()> {
         for tombstone in &self.list {
             let entry = self.find(tombstone.id);
             let of_entry = entry.filter(|_| !tombstone.has_link).map(|entry| entry.loc.as_str());
@@ -149,11 +149,9 @@ impl Tombstones {
             if is_back || !Url::parse(loc).is_ok_and(|u| u.has_host()) {
                 continue;
             }
-            if sink(Item::Deleted(Deleted { loc, when: tombstone.when })) == ControlFlow::Break(())
-            {
-                return;
-            }
+            sink(Item::Deleted(Deleted { loc, when: tombstone.when }))?;
         }
+        ControlFlow::Continue(())
     }
 }
 

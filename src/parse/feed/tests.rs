@@ -181,6 +181,15 @@ fn hints_to_pollers_are_read() {
 }
 
 #[test]
+fn a_link_may_have_several_relations() {
+    let link = "<link rel='self http://www.iana.org/assignments/relation/HUB' href='/x'/>";
+    let feed = format!("<feed xmlns='http://www.w3.org/2005/Atom'>{link}</feed>");
+    let hints = deleted(&feed).1.hints;
+    assert_eq!(hints.hubs, ["https://example.com/x"]);
+    assert_eq!(hints.self_url.as_deref(), Some("https://example.com/x"));
+}
+
+#[test]
 fn hints_are_read_in_the_namespace_of_the_feed() {
     let said =
         "<ttl>90</ttl><skipHours><hour>7</hour></skipHours><skipDays><day>mon</day></skipDays>";

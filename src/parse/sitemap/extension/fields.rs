@@ -367,16 +367,26 @@ fn rating(value: &str) -> Option<f64> {
     number(value).filter(|rating| *rating <= 5.0)
 }
 
-/// A count: `1234`, `1,234`, `1 234`, `1234.0`.
+/// A count: `1234`, `1,234`, `1 234`, `1234.0`. What stands behind a separator is three
+/// digits (in India two, but for the last ones), or a fraction of nothing.
 fn whole(value: &str) -> Option<u64> {
     let value = value.trim();
-    let value = value.strip_suffix(".0").unwrap_or(value);
-    if value.len() > 40 || !value.starts_with(|c: char| c.is_ascii_digit()) {
+    if value.len() > 40 {
         return None;
     }
-    let is_separator = |c: &char| matches!(c, ',' | '.' | '_' | '\'') || c.is_whitespace();
-    let digits: String = value.chars().filter(|c| !is_separator(c)).collect();
-    digits.parse().ok()
+    let is_separator = |c: char| matches!(c, ',' | '.' | '_' | '\'') || c.is_whitespace();
+    let value = match value.rsplit_once(['.', ',']) {
+        Some((whole, "0" | "00")) => whole,
+        _ => value,
+    };
+    let groups: Vec<&str> = value.split(is_separator).collect();
+    let (first, rest) = groups.split_first()?;
+    let (last, between) = rest.split_last().unzip();
+    let grouped = first.len() <= 3
+        && last.is_none_or(|last| last.len() == 3)
+        && between.is_none_or(|all| all.iter().all(|group| matches!(group.len(), 2 | 3)));
+    let is_number = groups.iter().all(|g| !g.is_empty() && g.bytes().all(|b| b.is_ascii_digit()));
+    ((rest.is_empty() || grouped) && is_number).then(|| groups.concat().parse().ok())?
 }
 
 fn small(value: &str) -> Option<u32> {

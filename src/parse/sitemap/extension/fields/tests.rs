@@ -152,6 +152,30 @@ fn what_one_element_says_is_not_said_by_another_one() {
 }
 
 #[test]
+fn a_count_has_separators_of_thousands_and_no_fraction() {
+    for (text, want) in [
+        ("1234", Some(1_234)),
+        ("1,234,567", Some(1_234_567)),
+        ("1 234", Some(1_234)),
+        ("12,34,567", Some(1_234_567)),
+        ("1.234", Some(1_234)),
+        ("1,234.0", Some(1_234)),
+        ("12.00", Some(12)),
+        ("12.50", None),
+        ("1.5", None),
+        ("1,2345", None),
+        ("1234,567", None),
+        ("1,,234", None),
+        (",123", None),
+        ("+5", None),
+        ("", None),
+        ("99999999999999999999", None),
+    ] {
+        assert_eq!(whole(text), want, "{text}");
+    }
+}
+
+#[test]
 fn what_is_missing_wrong_or_twice_is_noted() {
     use IssueCode::{
         DuplicateTag, InvalidAttributeValue, InvalidTagValue, MissingAttribute, MissingTag,

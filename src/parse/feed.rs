@@ -77,7 +77,8 @@ pub(crate) struct FeedReader<'a, 's> {
     pub(crate) hints: Hints,
     schedule: hints::Schedule,
     pub(crate) entries: usize,
-    over_limit: bool,
+    /// Is there something that was not handed on: over the limit, or unwanted?
+    lacks_entries: bool,
 }
 
 impl<'a, 's> FeedReader<'a, 's> {
@@ -120,7 +121,7 @@ impl<'a, 's> FeedReader<'a, 's> {
             hints: Hints::default(),
             schedule: hints::Schedule::default(),
             entries: 0,
-            over_limit: false,
+            lacks_entries: false,
         }
     }
 
@@ -129,9 +130,9 @@ impl<'a, 's> FeedReader<'a, 's> {
         self.kind
     }
 
-    /// Were items cut off at a limit?
-    pub(crate) fn over_limit(&self) -> bool {
-        self.over_limit
+    /// Is there something that was not handed on?
+    pub(crate) fn lacks_entries(&self) -> bool {
+        self.lacks_entries
     }
 
     /// Is this an element of the feed's own vocabulary?
@@ -229,7 +230,8 @@ impl<'a, 's> FeedReader<'a, 's> {
             }
         } else if is_tombstone {
             self.tombstone_depth = Some(depth);
-            self.tombstones.open(tag, self.ctx.limits.max_url_chars, cx);
+            let base = in_force(&self.bases, self.ctx);
+            self.tombstones.open(tag, base, self.ctx.limits.max_url_chars, cx);
         } else if is_item {
             self.item_depth = Some(depth);
             self.item_at = cx.place.offset();
@@ -372,7 +374,7 @@ impl<'a, 's> FeedReader<'a, 's> {
             return ControlFlow::Continue(());
         }
         if self.entries >= self.ctx.limits.max_urls {
-            self.over_limit = true;
+            self.lacks_entries = true;
             cx.note(IssueCode::TooManyUrls, self.item.loc());
             return ControlFlow::Continue(());
         }
@@ -392,7 +394,7 @@ impl<'a, 's> FeedReader<'a, 's> {
         if self.entries == 0 && self.tombstones.is_empty() {
             cx.note(IssueCode::EmptySitemap, "");
         }
-        self.tombstones.give(self.sink);
+        self.lacks_entries |= self.tombstones.give(self.sink).is_break();
         self.schedule.finish(&mut self.hints);
     }
 }

@@ -69,15 +69,15 @@ impl Head {
         let mut rest = page;
         while let Some((_, after)) = rest.split_once('<') {
             rest = if let Some(comment) = after.strip_prefix("!--") {
-                comment.split_once("-->").map_or("", |(_, rest)| rest)
+                after_comment(comment)
+            } else if !after.starts_with(begins_markup) {
+                after
             } else {
                 let Some(end) = tag_end(after) else { return };
                 let (tag, beyond) = after.split_at(end);
-                let name_end = tag
-                    .bytes()
-                    .position(|b| b.is_ascii_whitespace() || b == b'/')
-                    .filter(|i| *i > 0);
-                let (name, attributes) = tag.split_at(name_end.unwrap_or(tag.len()));
+                let name_end =
+                    tag.bytes().skip(1).position(|b| b.is_ascii_whitespace() || b == b'/');
+                let (name, attributes) = tag.split_at(name_end.map_or(tag.len(), |end| end + 1));
                 match name.to_ascii_lowercase().as_str() {
                     "body" | "/head" => return,
                     "base" => self.set_base(attributes),
@@ -190,6 +190,18 @@ fn tag_end(tag: &str) -> Option<usize> {
     tag.find('>')
 }
 
+/// Does this begin a tag, or another piece of markup, behind a `<`? Before anything else
+/// that is text.
+fn begins_markup(c: char) -> bool {
+    c.is_ascii_alphabetic() || matches!(c, '/' | '!' | '?')
+}
+
+/// What follows a comment, which may end as soon as it has begun.
+fn after_comment(comment: &str) -> &str {
+    let at_once = comment.strip_prefix('>').or_else(|| comment.strip_prefix("->"));
+    at_once.unwrap_or_else(|| comment.split_once("-->").map_or("", |(_, rest)| rest))
+}
+
 /// What follows the end tag of an element whose content is no markup.
 fn skip_raw<'a>(rest: &'a str, name: &str) -> &'a str {
     let mut from = rest;
@@ -236,6 +248,24 @@ mod tests {
         assert_eq!(strings(&found.feeds), feeds);
         assert_eq!(strings(&found.sitemaps), ["https://example.com/sitemap.xml"]);
         assert_eq!(found.canonical.as_ref().map(Url::as_str), Some("https://www.example.com/"));
+    }
+
+    #[test]
+    fn what_is_no_markup_hides_no_link_behind_it() {
+        for nothing in ["<!-->", "<!--->", "1 < 2, \"", "<>", "a <= b", "<!-- --->", "<3 = '"] {
+            let found = of(&format!("{nothing}<link rel=feed href=/feed.xml>"));
+            assert_eq!(strings(&found.feeds), ["https://example.com/feed.xml"], "{nothing}");
+        }
+    }
+
+    #[test]
+    fn the_head_ends_however_its_end_tag_is_written() {
+        for end in ["</head>", "</HEAD\n>", "</head >", "</head/>", "<body\tclass=x>"] {
+            let found = of(&format!("{end}<link rel=feed href=/feed.xml>"));
+            assert_eq!(found, PageLinks::default(), "{end}");
+        }
+        let found = of("</header><link rel=feed href=/feed.xml>");
+        assert_eq!(strings(&found.feeds), ["https://example.com/feed.xml"]);
     }
 
     #[test]

@@ -166,10 +166,11 @@ impl Reading<'_, '_> {
             return None;
         }
         let mut date = |value: &Option<Found>| {
-            let value = value.as_ref().filter(|v| !v.text.trim().is_empty())?;
-            let at = date::feed(&value.text);
-            if at.is_none() {
-                self.found.note(IssueCode::InvalidDate, value.spot.place(), &value.text);
+            let value = value.as_ref()?;
+            let text = loc::trim(&value.text);
+            let at = date::feed(text);
+            if at.is_none() && !text.is_empty() {
+                self.found.note(IssueCode::InvalidDate, value.spot.place(), text);
             }
             at
         };

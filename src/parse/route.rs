@@ -114,7 +114,7 @@ impl<'a, 's> Router<'a, 's> {
                 kind: reader.kind(),
                 entries: reader.entries,
                 sitemaps: 0,
-                lacks_entries: reader.over_limit(),
+                lacks_entries: reader.lacks_entries(),
                 window: true,
                 hints: reader.hints,
             }),

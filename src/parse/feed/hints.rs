@@ -94,9 +94,10 @@ impl Schedule {
 /// A link of the feed itself.
 pub(super) fn link(tag: &Tag<'_>, base: &Url, hints: &mut Hints) {
     let (Some(rel), Some(href)) = (tag.attr("rel"), tag.attr("href")) else { return };
-    let rel = rel.trim().rsplit('/').next().unwrap_or_default();
     if let Some(url) = absolute(&href, base) {
-        relation(rel, &url, hints);
+        // One relation, or several as in HTML, each by its name or its URI.
+        let names = rel.split_whitespace().filter_map(|rel| rel.rsplit('/').next());
+        names.for_each(|name| relation(name, &url, hints));
     }
 }
 

@@ -335,7 +335,7 @@ impl Item {
 }
 
 fn take_date(slot: &mut Option<(u8, Lastmod)>, rank: u8, text: &str, cx: &mut Cx<'_>) {
-    let text = text.trim();
+    let text = loc::trim(text);
     if text.is_empty() {
         return;
     }

@@ -34,7 +34,7 @@ fn a_tombstone_means_its_link_the_entry_of_its_id_or_its_id() {
     let old =
         "<entry><id>tag:e,1</id><link href='/one'/><updated>2026-01-01T00:00:00Z</updated></entry>";
     let when = "when='2026-11-20T00:00:00Z'";
-    let table: [(String, &[&str]); 9] = [
+    let table: [(String, &[&str]); 11] = [
         (
             format!("<at:deleted-entry ref='https://e.com/a' {when}/>"),
             &["https://e.com/a 2026-11-20T00:00:00Z"],
@@ -61,6 +61,11 @@ fn a_tombstone_means_its_link_the_entry_of_its_id_or_its_id() {
             &[],
         ),
         (format!("<at:deleted-entry ref='tag:e,unknown' {when}/>"), &[]),
+        (
+            format!("<at:deleted-entry ref='https://e.com/a&#10;&#1;b' {when}/>"),
+            &["https://e.com/ab 2026-11-20T00:00:00Z"],
+        ),
+        (format!("<at:deleted-entry ref='https://e.com/&#xD800;' {when}/>"), &[]),
         (
             format!("<entry><link href='/x'/><at:deleted-entry ref='https://e.com/a' {when}>{old}"),
             &["https://e.com/a 2026-11-20T00:00:00Z"],
@@ -173,6 +178,15 @@ fn hints_to_pollers_are_read() {
     assert_eq!(hints.hubs, ["https://hub.example/"]);
     assert_eq!(hints.self_url.as_deref(), Some("https://example.com/feed.xml"));
     assert_eq!(hints.next_page.as_deref(), Some("https://example.com/dir/feed.xml?page=2"));
+}
+
+#[test]
+fn a_link_may_have_several_relations() {
+    let link = "<link rel='self http://www.iana.org/assignments/relation/HUB' href='/x'/>";
+    let feed = format!("<feed xmlns='http://www.w3.org/2005/Atom'>{link}</feed>");
+    let hints = deleted(&feed).1.hints;
+    assert_eq!(hints.hubs, ["https://example.com/x"]);
+    assert_eq!(hints.self_url.as_deref(), Some("https://example.com/x"));
 }
 
 #[test]

@@ -69,7 +69,7 @@ pub(super) struct Tombstones {
 
 impl Tombstones {
     /// A tombstone begins.
-    pub(super) fn open(&mut self, tag: &Tag<'_>, max_chars: usize, cx: &mut Cx<'_>) {
+    pub(super) fn open(&mut self, tag: &Tag<'_>, base: &Url, max_chars: usize, cx: &mut Cx<'_>) {
         let id = tag.attr("ref").unwrap_or_default();
         let id = id.trim();
         if id.is_empty() {
@@ -82,10 +82,13 @@ impl Tombstones {
         } else if when.is_none() {
             cx.note(IssueCode::InvalidDate, &written);
         }
-        let url = Some(id).filter(|id| loc::is_web(id) && is_short(id, max_chars));
+        // As an entry of this id would have it.
+        let mut url = String::new();
+        let is_url = loc::is_web(id) && Url::parse(id).is_ok_and(|u| u.has_host());
+        let fits = is_url && loc::admit(id, base, max_chars, &mut url, cx);
         self.open = Some(Tombstone {
             id: xxh3_64(id.as_bytes()),
-            url: url.map(str::to_owned),
+            url: fits.then_some(url),
             has_link: false,
             when,
         });
@@ -134,8 +137,8 @@ impl Tombstones {
         self.entries.get(*self.known.get(&name)?)
     }
 
-    /// The document ends: hands on what was really deleted.
-    pub(super) fn give(&self, sink: &mut Sink<'_>) {
+    /// The document ends: hands on what was really deleted, while it is wanted.
+    pub(super) fn give(&self, sink: &mut Sink<'_>) -> ControlFlow<()> {
         for tombstone in &self.list {
             let entry = self.find(tombstone.id);
             let of_entry = entry.filter(|_| !tombstone.has_link).map(|entry| entry.loc.as_str());
@@ -146,11 +149,9 @@ impl Tombstones {
             if is_back || !Url::parse(loc).is_ok_and(|u| u.has_host()) {
                 continue;
             }
-            if sink(Item::Deleted(Deleted { loc, when: tombstone.when })) == ControlFlow::Break(())
-            {
-                return;
-            }
+            sink(Item::Deleted(Deleted { loc, when: tombstone.when }))?;
         }
+        ControlFlow::Continue(())
     }
 }
 

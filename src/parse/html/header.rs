@@ -66,12 +66,13 @@ fn place(link: &Link, base: &Url, found: &mut PageLinks) {
     let (Some(rel), Some(url)) = (&link.rel, link.url(base)) else { return };
     let is = |wanted: &str| rel.split_ascii_whitespace().any(|r| r.eq_ignore_ascii_case(wanted));
     let kind = link.kind.as_deref().unwrap_or_default();
+    if is("canonical") && found.canonical.is_none() {
+        found.canonical = Some(url.clone());
+    }
     if is("feed") || is("alternate") && is_feed_type(kind, &url) {
         add(&mut found.feeds, url);
     } else if is("sitemap") {
         add(&mut found.sitemaps, url);
-    } else if is("canonical") && found.canonical.is_none() {
-        found.canonical = Some(url);
     }
 }
 
@@ -182,6 +183,13 @@ mod tests {
             assert_eq!(strings(&found.sitemaps), *sitemaps, "{header}");
             assert_eq!(strings(&found.feeds), *feeds, "{header}");
         }
+    }
+
+    #[test]
+    fn a_canonical_url_is_one_whatever_else_it_is() {
+        let found = of(&["</a>; rel=\"sitemap canonical\", </b>; rel=canonical"]);
+        assert_eq!(found.canonical.as_ref().map(Url::as_str), Some("https://example.com/a"));
+        assert_eq!(strings(&found.sitemaps), ["https://example.com/a"]);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Seq
 
 use super::Reading;
 use super::place::{Progress, Spot};
-use crate::parse::feed::absolute;
+use crate::parse::feed::{absolute, relation};
 
 /// The fields of an item that matter, as texts.
 #[derive(Debug, Default)]
@@ -200,9 +200,11 @@ impl<'de> Visitor<'de> for Items<'_, '_, '_> {
                 (What::Items, Some(item)) => self.reading.item(&item),
                 (What::Hubs, Some(item)) if item.is_of_another_protocol() => {}
                 (What::Hubs, Some(item)) => {
-                    let hub = item.url.and_then(|url| absolute(&url.text, self.reading.ctx.base));
-                    self.reading.hints.hubs.extend(hub);
-                    self.reading.hints.hubs.truncate(8);
+                    if let Some(hub) =
+                        item.url.and_then(|url| absolute(&url.text, self.reading.ctx.base))
+                    {
+                        relation("hub", &hub, &mut self.reading.hints);
+                    }
                 }
                 (_, None) => {}
             }

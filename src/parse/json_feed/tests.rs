@@ -163,3 +163,23 @@ fn an_escape_or_a_comma_that_json_has_not_loses_nothing_that_follows() {
     assert_eq!(found, [("parsing-error", 3)]);
     assert_eq!(report.issues[0].offset, document.find('\\').expect("there") as u64);
 }
+
+#[test]
+fn a_hub_is_named_once_and_a_date_is_read_between_marks_that_show_nothing() {
+    let document = "{\"title\": \"t\", \"hubs\": [{\"url\": \"https://h.example/\"},\
+        {\"type\": \"websub\", \"url\": \"https://H.example\"}, {\"url\": \"/hub\"}],\
+        \"items\": [{\"url\": \"/a\", \"date_published\": \"\u{200e}2026-11-21\u{200e}\"},\
+        {\"url\": \"/b\", \"date_published\": \"\u{ad}\"}]}";
+    let base = Url::parse("https://example.com/feed.json").expect("a URL");
+    let ctx = Context { base: &base, content_type: None, limits: Limits::default() };
+    let mut dates = Vec::new();
+    let report = parse(&mut document.as_bytes(), &ctx, &mut |item| {
+        if let Item::Entry(entry) = item {
+            dates.push(entry.published.map(|date| date.to_string()));
+        }
+        ControlFlow::Continue(())
+    });
+    assert_eq!(report.hints.hubs, ["https://h.example/", "https://example.com/hub"]);
+    assert_eq!(dates, [Some("2026-11-21".to_owned()), None]);
+    assert!(report.issues.iter().all(|issue| issue.code == IssueCode::RelativeUrl), "{report:?}");
+}

@@ -10,7 +10,7 @@ mod fields;
 mod language;
 mod returns;
 
-use self::fields::{Fields, Note};
+use self::fields::{Fields, Note, Said};
 use self::returns::Returns;
 use crate::model::extension::{Alternate, Extensions};
 use crate::parse::digest::Digest;
@@ -86,6 +86,8 @@ pub(super) struct Extension {
     found: Extensions,
     open: Option<Item>,
     fields: Fields,
+    /// Elements that began inside items.
+    elements: usize,
     leaf: Option<Leaf>,
     /// What the leaf says.
     text: String,
@@ -186,6 +188,7 @@ impl Extension {
             return;
         }
         self.close_leaf();
+        self.elements += 1;
         for (name, value) in tag.attributes() {
             if !name.starts_with("xmlns") {
                 let value = crate::parse::xml::unescape(value).into_owned();
@@ -259,7 +262,7 @@ impl Extension {
         }
         self.bytes += name.len() + value.len();
         if self.fields.len() < MAX_FIELDS && self.bytes <= MAX_BYTES {
-            self.fields.push((name, value));
+            self.fields.push(Said { name, value, element: self.elements });
         } else {
             self.over = true;
         }

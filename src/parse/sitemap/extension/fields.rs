@@ -3,7 +3,8 @@
 //! Read leniently: blanks, letter case, a comma for a point and thousands
 //! separators do not matter. What cannot be read, or is out of the protocol's
 //! range, is noted and absent. Of a field that may come once the first counts.
-//! An attribute comes as `field@attribute`, before the text of its field.
+//! An attribute comes as `field@attribute`, before the text of its field; what one
+//! element says is never added to what another one of its name says.
 
 use super::language::is_country;
 use crate::date;
@@ -26,13 +27,45 @@ const DURATION: std::ops::RangeInclusive<u32> = 1..=28_800;
 /// Words of one list (genres, keywords, countries) that are kept.
 const MAX_WORDS: usize = 300;
 
-/// Names and values of one element, in document order.
-pub(super) type Fields = Vec<(String, String)>;
+/// One thing that is said inside an image, video or news element.
+#[derive(Debug)]
+pub(super) struct Said {
+    /// The name of the element, or `element@attribute`.
+    pub(super) name: String,
+    pub(super) value: String,
+    /// The number of the element that says it.
+    pub(super) element: usize,
+}
+
+/// All of it, in document order.
+pub(super) type Fields = Vec<Said>;
+
+/// Elements with attributes of which a video has one.
+const SINGLE: [&str; 5] = ["player_loc", "gallery_loc", "uploader", "restriction", "platform"];
+
+/// Leaves out what elements say that come again: of each kind the first with a text
+/// counts, with its attributes and no others.
+fn without_repeated(mut fields: Fields, note: &mut Note<'_>) -> Fields {
+    for single in SINGLE {
+        let is_of = |said: &Said| said.name.split('@').next() == Some(single);
+        let with_text = fields.iter().find(|said| said.name == single);
+        let counts = with_text.or_else(|| fields.iter().find(|said| is_of(said)));
+        let Some(counts) = counts.map(|said| said.element) else { continue };
+        fields.retain(|said| {
+            let again = is_of(said) && said.element != counts;
+            if again {
+                note(IssueCode::DuplicateTag, &said.value);
+            }
+            !again
+        });
+    }
+    fields
+}
 
 /// `image:image`
 pub(super) fn image(fields: Fields, note: &mut Note<'_>) -> Image {
     let mut image = Image::default();
-    for (name, value) in fields {
+    for Said { name, value, .. } in fields {
         match name.as_str() {
             "loc" => once(&mut image.loc, value, note),
             "title" => once(&mut image.title, value, note),
@@ -52,7 +85,8 @@ pub(super) fn image(fields: Fields, note: &mut Note<'_>) -> Image {
 /// `video:video`
 pub(super) fn video(fields: Fields, note: &mut Note<'_>) -> Video {
     let mut video = Video::default();
-    for (name, value) in fields {
+    let mut priced = None;
+    for Said { name, value, element } in without_repeated(fields, note) {
         match name.as_str() {
             "thumbnail_loc" => once(&mut video.thumbnail_loc, value, note),
             "title" => once(&mut video.title, value, note),
@@ -76,20 +110,36 @@ pub(super) fn video(fields: Fields, note: &mut Note<'_>) -> Video {
             "tag" => note(IssueCode::TooManyExtensions, &value),
             "uploader" => once(&mut uploader(&mut video).name, value, note),
             "uploader@info" => once(&mut uploader(&mut video).info, value, note),
-            _ if name.starts_with("restriction") => restriction(&mut video, &name, &value, note),
-            _ if name.starts_with("platform") => platform(&mut video, &name, &value, note),
-            _ if name.starts_with("price") => price(&mut video.prices, &name, value, note),
+            "restriction" | "restriction@relationship" => {
+                restriction(&mut video, &name, &value, note);
+            }
+            "platform" | "platform@relationship" => platform(&mut video, &name, &value, note),
+            "price" | "price@currency" | "price@type" | "price@resolution" => {
+                if priced.replace(element) != Some(element) {
+                    video.prices.push(Price::default());
+                }
+                price(&mut video.prices, &name, value, note);
+            }
             _ => tv_show(&mut video, &name, value, note),
         }
     }
+    leave_out_what_says_nothing(&mut video);
     check_video(&video, note);
     video
+}
+
+/// What an element says that could not be read is absent.
+fn leave_out_what_says_nothing(video: &mut Video) {
+    video.prices.retain(|price| *price != Price::default());
+    video.restriction.take_if(|rule| *rule == Restriction::default());
+    video.platform.take_if(|rule| *rule == Platform::default());
+    video.tvshow.take_if(|show| *show == TvShow::default());
 }
 
 /// `news:news`
 pub(super) fn news(fields: Fields, note: &mut Note<'_>) -> News {
     let mut news = News::default();
-    for (name, value) in fields {
+    for Said { name, value, .. } in fields {
         match name.as_str() {
             "name" => once(&mut publication(&mut news).name, value, note),
             "language" => once(&mut publication(&mut news).language, value, note),
@@ -216,11 +266,8 @@ fn platform(video: &mut Video, name: &str, value: &str, note: &mut Note<'_>) {
     }
 }
 
-/// Prices come again: an attribute after a whole price begins the next one.
-fn price(prices: &mut Vec<Price>, name: &str, value: String, note: &mut Note<'_>) {
-    if prices.last().is_none_or(|price| price.amount.is_some()) {
-        prices.push(Price::default());
-    }
+/// Prices come again; what is said is of the last one.
+fn price(prices: &mut [Price], name: &str, value: String, note: &mut Note<'_>) {
     let Some(price) = prices.last_mut() else { return };
     match name {
         "price" => read(&mut price.amount, &value, number, note),
@@ -326,16 +373,26 @@ fn rating(value: &str) -> Option<f64> {
     number(value).filter(|rating| *rating <= 5.0)
 }
 
-/// A count: `1234`, `1,234`, `1 234`, `1234.0`.
+/// A count: `1234`, `1,234`, `1 234`, `1234.0`. What stands behind a separator is three
+/// digits (in India two, but for the last ones), or a fraction of nothing.
 fn whole(value: &str) -> Option<u64> {
     let value = value.trim();
-    let value = value.strip_suffix(".0").unwrap_or(value);
-    if value.len() > 40 || !value.starts_with(|c: char| c.is_ascii_digit()) {
+    if value.len() > 40 {
         return None;
     }
-    let is_separator = |c: &char| matches!(c, ',' | '.' | '_' | '\'') || c.is_whitespace();
-    let digits: String = value.chars().filter(|c| !is_separator(c)).collect();
-    digits.parse().ok()
+    let is_separator = |c: char| matches!(c, ',' | '.' | '_' | '\'') || c.is_whitespace();
+    let value = match value.rsplit_once(['.', ',']) {
+        Some((whole, "0" | "00")) => whole,
+        _ => value,
+    };
+    let groups: Vec<&str> = value.split(is_separator).collect();
+    let (first, rest) = groups.split_first()?;
+    let (last, between) = rest.split_last().unzip();
+    let grouped = first.len() <= 3
+        && last.is_none_or(|last| last.len() == 3)
+        && between.is_none_or(|all| all.iter().all(|group| matches!(group.len(), 2 | 3)));
+    let is_number = groups.iter().all(|g| !g.is_empty() && g.bytes().all(|b| b.is_ascii_digit()));
+    ((rest.is_empty() || grouped) && is_number).then(|| groups.concat().parse().ok())?
 }
 
 fn small(value: &str) -> Option<u32> {

@@ -7,9 +7,10 @@ use std::fmt::Write as _;
 
 use sitemapd::model::{DocumentKind, Lastmod, Precision};
 use sitemapd::parse::IssueCode;
+use sitemapd::parse::robots::Robots;
 
-use super::Dice;
-use super::document::{self, Found, Listed};
+use super::document::{self, Found, Listed, Manner};
+use super::{Dice, fields, hints};
 
 /// URL and dates: lastmod (or updated), and published.
 type Row = (String, Option<Lastmod>, Option<Lastmod>);
@@ -35,6 +36,39 @@ pub(super) fn sitemap(bytes: &[u8], mut dice: Dice) {
         let read: Vec<Row> = again.listed.iter().map(|i| row(i, i.lastmod, None)).collect();
         same(&again, &read, &rows);
     }
+    as_lines(&found, &plain);
+    fields::are_kept_again(&found, &plain);
+    if dice.turn(4) {
+        fields::elements_are_not_mixed(bytes, &mut dice);
+        fields::counts_are_exact(&mut dice);
+    }
+}
+
+/// A URL without blanks is the same where it has a line to itself: in a text sitemap,
+/// and in a robots.txt.
+fn as_lines(found: &Found, plain: &Manner) {
+    let is_line = |loc: &&str| {
+        let whole = loc.starts_with("http://") || loc.starts_with("https://");
+        let one = |c: char| c.is_whitespace() || matches!(c, '"' | '#' | ',' | ';' | '<' | '>');
+        whole && !loc.contains(one)
+    };
+    let locs: Vec<&str> = found.listed.iter().map(|i| i.loc.as_str()).filter(is_line).collect();
+    if locs.is_empty() {
+        return;
+    }
+    let text = document::read((locs.join("\n") + "\n").as_bytes(), plain);
+    let room = locs.len().min(plain.max_urls());
+    let read: Vec<&str> = text.listed.iter().map(|i| i.loc.as_str()).collect();
+    assert_eq!((text.report.kind, read), (DocumentKind::Text, locs[..room].to_vec()));
+    let lines: String = locs.iter().flat_map(|loc| ["Sitemap: ", *loc, "\n"]).collect();
+    let robots = Robots::parse(format!("User-agent: *\nDisallow:\n{lines}").as_bytes());
+    let mut once: Vec<&str> = Vec::new();
+    for loc in locs {
+        if !once.contains(&loc) {
+            once.push(loc);
+        }
+    }
+    assert_eq!(robots.sitemaps(), once);
 }
 
 /// The law of feeds.
@@ -56,6 +90,11 @@ pub(super) fn feed(bytes: &[u8], mut dice: Dice) {
         assert_eq!(again.report.kind, kind, "{document}");
         let read: Vec<Row> = again.listed.iter().map(|i| row(i, i.updated, i.published)).collect();
         same(&again, &read, &rows);
+    }
+    hints::are_read_again(&found, &plain, &mut dice);
+    hints::deletions_are_read_again(&found, &plain);
+    if dice.turn(3) {
+        hints::one_text_means_one_thing(bytes, &mut dice);
     }
 }
 
@@ -82,7 +121,7 @@ pub(super) fn as_written(date: Lastmod) -> Lastmod {
     Lastmod { precision, ..date }
 }
 
-fn escaped(text: &str) -> String {
+pub(super) fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 

@@ -1,7 +1,8 @@
 //! What holds of every text that may be a date.
 //!
-//! What was read is written and read back as the same; an instant is the first
-//! of what its precision covers; dates that are right are read exactly.
+//! What was read is written and read back as the same, in whatever letter case; an
+//! instant is the first of what its precision covers; dates that are right are read
+//! exactly.
 
 use jiff::civil::Date;
 use jiff::tz::{Offset, TimeZone};
@@ -25,6 +26,8 @@ pub(super) fn holds(bytes: &[u8], mut dice: Dice) {
         let found = lastmod(line);
         assert_eq!(found, feed(line), "{line:?}");
         assert_eq!(found, lastmod(&format!("\u{feff} \t{line}\r\n ")), "{line:?}");
+        let (upper, lower) = (line.to_ascii_uppercase(), line.to_ascii_lowercase());
+        assert_eq!(lastmod(&upper), lastmod(&lower), "{line:?} by letter case");
         if let Some(date) = found {
             is_first_of_what_it_covers(date, line);
             is_read_back(date, line);

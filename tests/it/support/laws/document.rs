@@ -41,7 +41,7 @@ pub(super) struct Listed {
     changefreq: Option<ChangeFreq>,
     priority: Option<Priority>,
     digest: u64,
-    extensions: Option<Extensions>,
+    pub(super) extensions: Option<Extensions>,
 }
 
 /// What came of a document.
@@ -68,6 +68,8 @@ impl Found {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Manner {
     limits: Limits,
+    /// Where it came from, if not from the usual place.
+    base: Option<&'static str>,
     content_type: Option<&'static str>,
     /// Sizes of the pieces in turn, 0 for an interruption; none: in one piece.
     sizes: Vec<usize>,
@@ -87,6 +89,16 @@ impl Manner {
         }
     }
 
+    /// In one piece as a document from there.
+    pub(super) fn at(base: &'static str) -> Self {
+        Self { base: Some(base), ..Self::default() }
+    }
+
+    /// The pages that it keeps.
+    pub(super) fn max_urls(&self) -> usize {
+        self.limits.max_urls
+    }
+
     /// In one piece under the same limits, with nothing said of it.
     pub(super) fn plain(&self) -> Self {
         Self { limits: self.limits, ..Self::default() }
@@ -95,7 +107,7 @@ impl Manner {
 
 /// Reads a document.
 pub(super) fn read(bytes: &[u8], manner: &Manner) -> Found {
-    let base = Url::parse(BASE).expect("a URL");
+    let base = Url::parse(manner.base.unwrap_or(BASE)).expect("a URL");
     let (limits, content_type) = (manner.limits, manner.content_type);
     let mut listed = Vec::new();
     let mut reader = Pieces { rest: bytes, manner, turn: 0 };

@@ -2,7 +2,8 @@
 //!
 //! What is found are URLs of the web, each once and not too many; written anew,
 //! as a page or as headers, they are found again, in their order; what follows
-//! the start of the body changes nothing.
+//! the start of the body changes nothing, nor does what says nothing in front; a
+//! link says the same in a page and in a header.
 
 use std::fmt::Write as _;
 
@@ -22,10 +23,19 @@ pub(super) fn holds(bytes: &[u8], mut dice: Dice) {
     assert_eq!(page_links(&[], bytes, &base), found);
     are_found_again(&found);
     if let Some(text) = std::str::from_utf8(bytes).ok().filter(|text| is_closed(text)) {
-        let ended = format!("{text}<body><link rel=feed href=/in-the-body>");
-        assert_eq!(links(ended.as_bytes(), &base), found, "{text}");
+        for end in ["<body>", "<BODY\tclass=x>", "</head>", "</HEAD\n>", "</head /><p>"] {
+            let ended = format!("{text}{end}<link rel=feed href=/in-the-body>");
+            assert_eq!(links(ended.as_bytes(), &base), found, "{ended}");
+        }
+    }
+    if let Some(text) =
+        std::str::from_utf8(bytes).ok().filter(|text| !text.contains(['\0', '\u{feff}']))
+    {
+        what_says_nothing_changes_nothing(text, &found, &base, &mut dice);
+        a_base_is_where_links_start(text, &base);
     }
     let text = String::from_utf8_lossy(bytes);
+    a_link_is_one_in_a_page_and_in_a_header(&text, &base, &mut dice);
     let headers: Vec<String> = text.split('\n').take(8).map(str::to_owned).collect();
     let said = page_links(&headers, b"", &base);
     are_urls_of_the_web(&said);
@@ -39,6 +49,88 @@ pub(super) fn holds(bytes: &[u8], mut dice: Dice) {
         assert!(kept(&both.feeds, &found.feeds) && kept(&both.sitemaps, &found.sitemaps));
         assert_eq!(both.canonical, said.canonical.or(found.canonical));
     }
+}
+
+/// Nothing in front of a page hides what is in it.
+fn what_says_nothing_changes_nothing(text: &str, found: &PageLinks, base: &Url, dice: &mut Dice) {
+    if text.len() >= 64 * 1024 {
+        return;
+    }
+    // A comment may end as soon as it has begun (HTML, 13.2.5.43), and what is no letter
+    // begins no tag.
+    for nothing in [
+        "<!-->",
+        "<!--->",
+        "<!-- a > b -->",
+        "<!doctype html>",
+        "<?x?>",
+        "<title></title\t>",
+        "1 < 2 \" ",
+    ] {
+        if dice.turn(3) {
+            let page = format!("{nothing}{text}");
+            assert_eq!(&links(page.as_bytes(), base), found, "{page}");
+        }
+    }
+}
+
+/// A page that names its base is read as one that came from there.
+fn a_base_is_where_links_start(text: &str, base: &Url) {
+    if text.len() >= 64 * 1024 || text.to_ascii_lowercase().contains("<base") {
+        return;
+    }
+    let other = Url::parse("http://other.example/a/b?c").expect("a URL");
+    for named in ["http://other.example/a/b?c", "//other.example/a/b?c"] {
+        let page = format!("<base href=\"{named}\"><base href=/second/>{text}");
+        let mut there = other.clone();
+        if !named.starts_with("http:") {
+            there.set_scheme(base.scheme()).expect("a scheme of the web");
+        }
+        assert_eq!(links(page.as_bytes(), base), links(text.as_bytes(), &there), "{page}");
+    }
+}
+
+/// Relations that a link may have.
+const RELATIONS: [&str; 9] = [
+    "alternate",
+    "ALTERNATE home",
+    "feed",
+    "sitemap",
+    "canonical",
+    "canonical sitemap",
+    "x alternate canonical",
+    "next feed",
+    "stylesheet",
+];
+/// Types that it may have.
+const TYPES: [&str; 8] = [
+    "application/rss+xml",
+    "Application/Atom+XML; charset=utf-8",
+    "application/json",
+    "text/html",
+    "text/xml",
+    " application/feed+json ",
+    "application/json+oembed",
+    "",
+];
+
+/// A link made of a piece of the text says the same in a page and in a header.
+fn a_link_is_one_in_a_page_and_in_a_header(text: &str, base: &Url, dice: &mut Dice) {
+    let fit = |c: char| c.is_ascii_graphic() && !"<>\"'&,;\\".contains(c);
+    let hrefs: Vec<&str> =
+        text.split(|c: char| !fit(c)).filter(|piece| !piece.is_empty()).collect();
+    if hrefs.is_empty() {
+        return;
+    }
+    let (mut page, mut headers) = (String::new(), Vec::new());
+    for _ in 0..4 {
+        let (href, rel, kind) = (dice.pick(&hrefs), dice.pick(&RELATIONS), dice.pick(&TYPES));
+        write!(page, "<link href=\"{href}\" type=\"{kind}\" rel=\"{rel}\">").expect("a string");
+        headers.push(format!("<{href}>; type=\"{kind}\";rel=\"{rel}\""));
+    }
+    let found = links(page.as_bytes(), base);
+    assert_eq!(page_links(&headers, b"", base), found, "{headers:?}");
+    assert_eq!(page_links(&[headers.join(", ")], b"", base), found, "{headers:?}");
 }
 
 /// Is a page surely outside of every tag, comment and raw element at its end?

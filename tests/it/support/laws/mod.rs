@@ -9,6 +9,8 @@ mod again;
 mod dates;
 mod decoder;
 mod document;
+mod fields;
+mod hints;
 mod html;
 mod robots;
 mod urls;

@@ -60,6 +60,23 @@ fn the_file_is_read_alike(bytes: &[u8], robots: &Robots) {
         ] {
             assert_eq!(&Robots::parse(other.as_bytes()), robots, "{other:?}");
         }
+        other_groups_do_not_matter(text, robots);
+    }
+}
+
+/// What is said to somebody else, in front, is nothing to anybody.
+fn other_groups_do_not_matter(text: &str, robots: &Robots) {
+    let other = "User-agent: somebody-else\nDisallow: /\nCrawl-delay: 7\nDisallow:\n\n";
+    let longer = Robots::parse(format!("{other}{text}").as_bytes());
+    assert_eq!(longer.sitemaps(), robots.sitemaps(), "{text:?}");
+    let named = text.split(['\n', ' ', ':']).filter(|piece| !piece.contains("somebody")).take(8);
+    for agent in AGENTS.into_iter().chain(named) {
+        assert_eq!(longer.rules_for(agent), robots.rules_for(agent), "{agent:?} {text:?}");
+        assert_eq!(longer.crawl_delay(agent), robots.crawl_delay(agent), "{agent:?} {text:?}");
+        // What stands before any group is of the file.
+        if !text.to_ascii_lowercase().contains("content") {
+            assert_eq!(longer.usage(agent), robots.usage(agent), "{agent:?} {text:?}");
+        }
     }
 }
 

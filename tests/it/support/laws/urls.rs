@@ -2,13 +2,14 @@
 //!
 //! What was admitted is admitted again as itself; its identity names the same
 //! octets as the URL that was listed; the spellings of one page have one
-//! identity; who may list it does not depend on anything but the rules.
+//! identity; who may list it does not depend on anything but the rules, nor on
+//! what was judged before.
 
 use std::sync::LazyLock;
 
 use sitemapd::config::Config;
 use sitemapd::diff::snapshot::Rejection;
-use sitemapd::url::{Admitted, SiteRules, are_twins, authority, identities};
+use sitemapd::url::{Admitted, Judge, SiteRules, are_twins, authority, identities};
 use url::Url;
 
 use super::Dice;
@@ -17,7 +18,7 @@ use super::Dice;
 const MAX_LINES: usize = 8;
 
 /// Sites of every scope, with and without steps; the first takes everything.
-const SITES: [&str; 7] = [
+const SITES: [&str; 9] = [
     "scope = \"any\"\ntwins = \"separate\"\nstrip_params = []",
     "",
     "twins = \"separate\"\nhosts = [\"blog.example.org\", \"www.example.org:8443\"]",
@@ -25,6 +26,8 @@ const SITES: [&str; 7] = [
     "scope = \"directory\"",
     "scope = \"any\"\nexclude = [\"*/private/*\", \"*?*\"]\ninclude = [\"*example*\"]",
     "scope = \"any\"\nnormalise = []",
+    "strip_params = [\"a\", \"b*\"]\nnormalise = [\"fragment\", \"escapes\"]",
+    "scope = \"any\"\nlimits = { max_url_chars = 64 }",
 ];
 
 static RULES: LazyLock<Vec<SiteRules>> = LazyLock::new(|| SITES.iter().map(|s| rules(s)).collect());
@@ -39,6 +42,11 @@ fn rules(extra: &str) -> SiteRules {
 pub(super) fn holds(bytes: &[u8], mut dice: Dice) {
     let text = String::from_utf8_lossy(bytes);
     let source = Url::parse("https://www.example.org/maps/sitemap.xml?p=2").expect("a URL");
+    for rules in RULES.iter() {
+        if dice.turn(3) {
+            a_judge_says_what_the_rules_say(&text, rules, &source);
+        }
+    }
     for raw in text.split('\n').take(MAX_LINES) {
         for rules in RULES.iter() {
             if !dice.turn(3) {
@@ -58,6 +66,21 @@ pub(super) fn holds(bytes: &[u8], mut dice: Dice) {
             assert_eq!(are_twins(&url, origin), are_twins(origin, &url));
             for identity in identities(&url) {
                 assert!(identities(&identity).contains(&identity), "{raw:?}");
+            }
+        }
+    }
+}
+
+/// Whoever judges many URLs of a document judges each as if it were alone.
+fn a_judge_says_what_the_rules_say(text: &str, rules: &SiteRules, source: &Url) {
+    let mut judge = Judge::new(rules, source);
+    for raw in text.split('\n').take(MAX_LINES) {
+        assert_eq!(judge.admit(raw), rules.admit(raw, source), "{raw:?} of {text:?}");
+        // Another page of the same place.
+        if let Some((place, _)) = raw.rsplit_once('/') {
+            for page in ["/b", "/?b=1&c", "/..", "/?", "/%61"] {
+                let raw = format!("{place}{page}");
+                assert_eq!(judge.admit(&raw), rules.admit(&raw, source), "{raw:?} of {text:?}");
             }
         }
     }

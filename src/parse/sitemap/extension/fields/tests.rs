@@ -4,7 +4,15 @@ use super::*;
 use proptest::prelude::*;
 
 fn fields(list: &[(&str, &str)]) -> Fields {
-    list.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+    let mut element = 0;
+    let mut ended = true;
+    let said = |(name, value): &(&str, &str)| {
+        // The text of an element is the last that it says.
+        element += usize::from(ended);
+        ended = !name.contains('@');
+        Said { name: (*name).to_owned(), value: (*value).to_owned(), element }
+    };
+    list.iter().map(said).collect()
 }
 
 fn read_video(list: &[(&str, &str)]) -> (Video, Vec<IssueCode>) {
@@ -99,6 +107,72 @@ fn what_belongs_together_is_read_together() {
          \"gallery_loc\":\"https://e.com/g\",\"gallery_title\":\"G\",\
          \"tvshow\":{\"show_title\":\"S\",\"season_number\":2}}"
     );
+}
+
+#[test]
+fn what_one_element_says_is_not_said_by_another_one() {
+    let json = |list: &[(&str, &str)]| {
+        let (video, issues) = read_video(list);
+        let mut json = serde_json::to_value(video).expect("json");
+        let said = json.as_object_mut().expect("an object");
+        for needed in ["thumbnail_loc", "title", "content_loc", "description"] {
+            said.remove(needed);
+        }
+        (json.to_string(), issues)
+    };
+    let bad = IssueCode::InvalidTagValue;
+    let prices = [
+        ("price@currency", "USD"),
+        ("price@type", "own"),
+        ("price", "$3.99"),
+        ("price@currency", "EUR"),
+        ("price", "2.99"),
+        ("price", "free"),
+        ("price_of", "1"),
+    ];
+    let want = "{\"prices\":[{\"currency\":\"USD\",\"type\":\"own\"},{\"amount\":2.99,\"currency\":\"EUR\"}]}";
+    assert_eq!(json(&prices), (want.to_owned(), vec![bad, bad]));
+    let rules = [
+        ("restriction@relationship", "allow"),
+        ("restriction", "DE"),
+        ("restriction@relationship", "deny"),
+        ("restriction", "US"),
+    ];
+    let want = "{\"restriction\":{\"countries\":[\"DE\"],\"relationship\":\"allow\"}}";
+    assert_eq!(json(&rules), (want.to_owned(), vec![IssueCode::DuplicateTag; 2]));
+    let players = [
+        ("player_loc", "https://e.com/p"),
+        ("player_loc@allow_embed", "no"),
+        ("player_loc", "https://e.com/q"),
+        ("restriction", "nowhere"),
+        ("platform_x", "web"),
+        ("premier_date", "soon"),
+    ];
+    assert_eq!(json(&players).0, "{\"player_loc\":\"https://e.com/p\"}");
+}
+
+#[test]
+fn a_count_has_separators_of_thousands_and_no_fraction() {
+    for (text, want) in [
+        ("1234", Some(1_234)),
+        ("1,234,567", Some(1_234_567)),
+        ("1 234", Some(1_234)),
+        ("12,34,567", Some(1_234_567)),
+        ("1.234", Some(1_234)),
+        ("1,234.0", Some(1_234)),
+        ("12.00", Some(12)),
+        ("12.50", None),
+        ("1.5", None),
+        ("1,2345", None),
+        ("1234,567", None),
+        ("1,,234", None),
+        (",123", None),
+        ("+5", None),
+        ("", None),
+        ("99999999999999999999", None),
+    ] {
+        assert_eq!(whole(text), want, "{text}");
+    }
 }
 
 #[test]

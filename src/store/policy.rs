@@ -237,3 +237,24 @@ impl Policy {
         site.and_then(|site| self.by_site.get(&site)).map_or(&self.default, |policy| policy)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sites_of_which_the_same_holds_share_it() {
+        let site = |name: &str, more: &str| {
+            format!("[[site]]\nname = \"{name}\"\nurl = \"https://{name}.example/\"\n{more}\n")
+        };
+        let text = [site("a", ""), site("b", ""), site("c", "weight = 2"), site("d", "weight = 2")];
+        let config = Config::from_toml_str(&text.concat()).unwrap();
+        let policy = Policy::new(&config);
+        let of = |name: &str| &policy.by_name[name];
+        assert!(Arc::ptr_eq(of("a"), of("b")) && Arc::ptr_eq(of("c"), of("d")));
+        assert!(of("a").weight < of("c").weight);
+        // Or a hundred thousand sites would have as many lists of tracking parameters.
+        assert!(Arc::ptr_eq(&of("a").strip, &of("c").strip));
+        assert!(Arc::ptr_eq(&config.sites["a"].strip_params, &of("a").strip));
+    }
+}

@@ -117,7 +117,7 @@ impl State {
     /// What the config lists stays the config's, which has it looked at now and then.
     fn take_submitted(&mut self, id: SourceId, source: &NewSource) -> Result<(), StoreError> {
         self.adopt(id, source)?;
-        self.take_guess(id, source)?;
+        self.take_unclaimed(id, source)?;
         self.conn
             .prepare_cached(
                 "UPDATE sources SET named_by = ?2
@@ -130,54 +130,28 @@ impl State {
             .map_err(engine)
     }
 
-    /// What went with the list that the config had, and somebody else names, is theirs from
-    /// now on; says whether it is.
-    pub(super) fn take_unlisted(
-        &mut self,
-        id: SourceId,
-        source: &NewSource,
-    ) -> Result<bool, StoreError> {
-        if source.named_by == "config" {
-            return Ok(false);
-        }
-        let (second, precision) = lastmod_columns(source.lastmod);
-        let (parent, depth) = source.parent.map_or((None, 0), |(id, depth)| (Some(id.0), depth));
-        self.conn
-            .prepare_cached(
-                "UPDATE sources SET named_by = ?2, parent_id = ?3, depth = ?4, index_lastmod = ?5, index_precision = ?6
-                 WHERE id = ?1
-                 /*pg: AND part = (?1 & 255) */ AND named_by = 'config' AND parent_id IS NULL
-                 AND state = 2 AND retired_why = ?7",
-            )
-            .and_then(|mut update| {
-                let named_by = source.named_by;
-                update.execute(params![id.0, named_by, parent, depth, second, precision, UNLISTED])
-            })
-            .map(|taken| taken > 0)
-            .map_err(engine)
-    }
-
     /// A guess at a well-known place where nothing was ever read is of whoever names it
-    /// now; says whether it was a guess.
-    pub(super) fn take_guess(
+    /// now, and so is what went with the list that the config had; says whether it was one
+    /// of these.
+    pub(super) fn take_unclaimed(
         &mut self,
         id: SourceId,
         source: &NewSource,
     ) -> Result<bool, StoreError> {
-        if source.named_by == GUESS {
-            return Ok(false);
-        }
         let (second, precision) = lastmod_columns(source.lastmod);
         let (parent, depth) = source.parent.map_or((None, 0), |(id, depth)| (Some(id.0), depth));
         self.conn
             .prepare_cached(
                 "UPDATE sources SET named_by = ?2, parent_id = ?3, depth = ?4, index_lastmod = ?5, index_precision = ?6
-                 WHERE id = ?1
-                 /*pg: AND part = (?1 & 255) */ AND named_by = ?7 AND last_full_at IS NULL",
+                 WHERE id = ?1 /*pg: AND part = (?1 & 255) */ AND named_by <> ?2
+                 AND (named_by = ?7 AND last_full_at IS NULL
+                     OR named_by = 'config' AND parent_id IS NULL AND state = 2 AND retired_why = ?8)",
             )
             .and_then(|mut update| {
                 let named_by = source.named_by;
-                update.execute(params![id.0, named_by, parent, depth, second, precision, GUESS])
+                update.execute(params![
+                    id.0, named_by, parent, depth, second, precision, GUESS, UNLISTED
+                ])
             })
             .map(|taken| taken > 0)
             .map_err(engine)

@@ -134,8 +134,7 @@ impl State {
                 let now = self.now_ms();
                 let is_long_dead = retired_at.is_some_and(|at| now - at >= PROBE_DEAD_MS);
                 let is_wanted = self.adopt(id, source)?
-                    || self.take_guess(id, source)? && retired_at.is_some()
-                    || self.take_unlisted(id, source)?
+                    || self.take_unclaimed(id, source)? && retired_at.is_some()
                     || is_long_dead;
                 let went_for = self.retired_why(id)?;
                 let is_wanted = is_wanted || went_for.as_deref() == Some(MOVED_AWAY);

@@ -49,7 +49,8 @@ pub(super) fn sitemap(bytes: &[u8], mut dice: Dice) {
 fn as_lines(found: &Found, plain: &Manner) {
     let is_line = |loc: &&str| {
         let whole = loc.starts_with("http://") || loc.starts_with("https://");
-        let one = |c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '#' | ',' | ';' | '<' | '>');
+        let one =
+            |c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '#' | ',' | ';' | '<' | '>');
         whole && !loc.contains(one)
     };
     let locs: Vec<&str> = found.listed.iter().map(|i| i.loc.as_str()).filter(is_line).collect();

@@ -410,12 +410,6 @@ pub(super) fn zone(name: &str) -> Option<i64> {
     }
     // `MST-07:00` says it twice; where the two differ, nobody knows.
     if let Some(at) = lower.find(['+', '-'])
-        && let Some((name, offset)) = lower.split_at_checked(at).filter(|(name, _)| name.len() > 2)
-    {
-        return zone(name).filter(|seconds| zone_of(offset) == Some(*seconds));
-    }
-    // `MST-07:00` says it twice; where the two differ, nobody knows.
-    if let Some(at) = lower.find(['+', '-'])
         && let Some((name, offset)) = lower.split_at_checked(at).filter(|(name, _)| name.len() > 1)
     {
         return zone(name).filter(|seconds| zone_of(offset) == Some(*seconds));

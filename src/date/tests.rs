@@ -198,6 +198,28 @@ fn what_is_left_of_a_time_leaves_the_day() {
 }
 
 #[test]
+fn two_dates_in_one_text_are_none() {
+    for none in [
+        "12 - 15 Jun 2017",
+        "12 - 15 Jun 17",
+        "Jun 12 - 15, 2017",
+        "12 Jun - 15 Jul 2017",
+        "12 Jun - 15 Jul 17",
+        "12 Jun 2017 - 15 Jul 2017",
+        "12 Jun 2017 to 15 Jul",
+        "12 Jun 2017 10:30 - 15 Jul 2017 10:30",
+        "12 Jun 2017 2018",
+        "12 Jun 10 2017",
+    ] {
+        assert_eq!(lastmod(none), None, "{none}");
+    }
+    for one in ["3 juin 2017 à 15 h 30", "3 Jun 2017 15 h 30 min"] {
+        let want = Some(("2017-06-03T00:00:00Z".to_owned(), Precision::Day));
+        assert_eq!(shown(lastmod(one)), want, "{one}");
+    }
+}
+
+#[test]
 fn a_colon_before_milliseconds_or_the_offset_is_passed_over() {
     let table = [
         ("2017-06-03T15:04:05:250Z", "2017-06-03T15:04:05.25Z"),

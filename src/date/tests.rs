@@ -183,6 +183,12 @@ fn what_is_left_of_a_time_leaves_the_day() {
         "20170603T15Z",
         "Sat, 3 Jun 2017 15",
         "Sat, 03 Jun 2017 15 -0700",
+        "2017-06-03 15h",
+        "2017-06-03 15h UTC",
+        "2017-06-03 3 PM",
+        "2017-06-03T03pm +0200",
+        "3 Jun 2017 3pm",
+        "3 Jun 2017 15H",
         // An offset whose sign was lost.
         "2017-06-03T15:04:05 02:00",
         "Sat, 03 Jun 2017 15:04:05 0200",

@@ -93,7 +93,9 @@ impl Parts {
     /// An hour without minutes, or an offset whose sign was lost: a number that no date
     /// lacks. Behind a year of two digits it would be the year, in `12 - 15 Jun 2017`.
     fn is_left_of_time(&self, word: &str) -> bool {
-        let number = word.strip_suffix('h').unwrap_or(word);
+        let lower = word.to_ascii_lowercase();
+        let hour = ["h", "am", "pm"].iter().find_map(|unit| lower.strip_suffix(unit));
+        let number = hour.unwrap_or(word);
         let is_number = number.bytes().all(|b| b.is_ascii_digit());
         is_number
             && match number.len() {

@@ -204,6 +204,20 @@ fn what_is_left_of_a_time_leaves_the_day() {
 }
 
 #[test]
+fn the_june_of_croatian_is_not_the_july_of_polish() {
+    for (text, want) in [
+        ("3. lipnja 2017.", "2017-06-03"),
+        ("3 Lipanj 2017", "2017-06-03"),
+        ("3 lipca 2017", "2017-07-03"),
+        ("3 lipiec 2017", "2017-07-03"),
+        ("pon, 3 lip 2017", "2017-07-03"),
+    ] {
+        let want = Some((format!("{want}T00:00:00Z"), Precision::Day));
+        assert_eq!(shown(feed(text)), want, "{text}");
+    }
+}
+
+#[test]
 fn two_dates_in_one_text_are_none() {
     for none in [
         "12 - 15 Jun 2017",

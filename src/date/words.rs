@@ -229,7 +229,7 @@ fn full_year(digits: &str) -> Option<i64> {
 
 /// A month by its name or abbreviation, in the languages that feeds use.
 fn month(word: &str) -> Option<i64> {
-    const NAMES: [(&str, i64); 102] = [
+    const NAMES: [(&str, i64); 104] = [
         ("jan", 1),
         ("feb", 2),
         ("mar", 3),
@@ -297,6 +297,9 @@ fn month(word: &str) -> Option<i64> {
         ("lut", 2),
         ("kwi", 4),
         ("cze", 6),
+        // `lipanj` of Croatian, which is no `lipiec`.
+        ("lipa", 6),
+        ("lipn", 6),
         ("lip", 7),
         ("sie", 8),
         ("wrz", 9),

@@ -324,6 +324,8 @@ fn whether_an_end_tag_lacks_its_bracket_does_not_depend_on_where_a_window_ends()
         ("x/b>more</b>", "x/b>more</2>", &[]),
         ("x/</b>", "x/</2>", &[]),
         ("&amp;/b></b>", "&/b></2>", &[]),
+        ("x&lt;/b> <i/>y</b>", "x</b> <3:i></3>y</2>", &[]),
+        ("&lt;b&gt;x&lt;/b><!-- c --></b>", "<b>x</b></2>", &[]),
         ("x/b> \n<c>1</c>", "x</2><2:c>1</2>", &[IssueCode::MismatchedTag]),
         ("&amp;/b></c><c>1</c>", "&</2><2:c>1</2>", &[IssueCode::MismatchedTag]),
     ] {

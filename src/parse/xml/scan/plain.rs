@@ -17,6 +17,9 @@ use super::{Cx, Flow, IssueCode, Scan, Visitor, Window, boundary};
 /// end of a window.
 const MAX_BLANKS: usize = 1024;
 
+/// A `<` that is not missing, but text: some escape no `>`.
+const ESCAPED: &str = "&lt;";
+
 impl Scan {
     /// A start tag that is a name and no more; `None` for any other.
     #[inline]
@@ -155,10 +158,17 @@ impl Scan {
             };
             return is_begun.then_some(at);
         }
+        if !next.is_empty() || top.is_empty() {
+            return None;
+        }
+        if let Some(before) = text.strip_suffix(ESCAPED) {
+            return Some(before.len());
+        }
         let from = boundary(text, text.len().saturating_sub(top.len() + 1));
-        let (before, name) = text.get(from..)?.rsplit_once('/')?;
-        let is_begun = next.is_empty() && !top.is_empty() && top.starts_with(name);
-        is_begun.then_some(from + before.len())
+        let at = from + text.get(from..)?.rfind('/')?;
+        let (before, name) = text.split_at_checked(at)?;
+        let is_begun = name.get(1..).is_some_and(|name| top.starts_with(name));
+        (is_begun && !before.ends_with(ESCAPED)).then_some(at)
     }
 
     /// Where in a text the name of its element begins that it ends in, as in `/loc>`.
@@ -167,7 +177,8 @@ impl Scan {
         let top = self.elements.top();
         let shown = text.trim_ascii_end();
         let before = shown.strip_suffix('>')?.strip_suffix(top)?.strip_suffix('/')?;
-        (!top.is_empty() && text.len() - shown.len() <= MAX_BLANKS).then_some(before.len())
+        let near = text.len() - shown.len() <= MAX_BLANKS;
+        (near && !top.is_empty() && !before.ends_with(ESCAPED)).then_some(before.len())
     }
 }
 

@@ -239,10 +239,16 @@ fn after_day(mut scan: Scan<'_>, year: i64, month: i64, day: i64) -> Option<Last
     (time || zone_of(scan.rest).is_some()).then_some(whole)
 }
 
-/// Is this an hour without minutes, with a zone or without?
+/// Is this an hour without minutes (`15`, `15h`, `3 PM`), with a zone or without?
 fn is_bare_hour(text: &str) -> bool {
     let mut scan = Scan { rest: text };
-    scan.number(1, 2).is_some_and(|hour| hour <= 24) && zone_of(scan.rest).is_some()
+    let Some(0..=24) = scan.number(1, 2) else { return false };
+    scan.eat(b"hH");
+    let (half, rest) = half_of_day(scan.rest.trim_start());
+    if matches!(half.as_str(), "am" | "pm") {
+        scan.rest = rest;
+    }
+    zone_of(scan.rest).is_some()
 }
 
 /// Does text go on after a blank or with a name, such as `Europe/Berlin` and `Etc/GMT+5`?

@@ -183,6 +183,12 @@ fn what_is_left_of_a_time_leaves_the_day() {
         "20170603T15Z",
         "Sat, 3 Jun 2017 15",
         "Sat, 03 Jun 2017 15 -0700",
+        "2017-06-03 15h",
+        "2017-06-03 15h UTC",
+        "2017-06-03 3 PM",
+        "2017-06-03T03pm +0200",
+        "3 Jun 2017 3pm",
+        "3 Jun 2017 15H",
         // An offset whose sign was lost.
         "2017-06-03T15:04:05 02:00",
         "Sat, 03 Jun 2017 15:04:05 0200",
@@ -194,6 +200,42 @@ fn what_is_left_of_a_time_leaves_the_day() {
     }
     for none in ["2017-06-03T25Z", "2017-06-03T15xx", "Sat, 3 Jun 2017 15304"] {
         assert_eq!(lastmod(none), None, "{none}");
+    }
+}
+
+#[test]
+fn the_june_of_croatian_is_not_the_july_of_polish() {
+    for (text, want) in [
+        ("3. lipnja 2017.", "2017-06-03"),
+        ("3 Lipanj 2017", "2017-06-03"),
+        ("3 lipca 2017", "2017-07-03"),
+        ("3 lipiec 2017", "2017-07-03"),
+        ("pon, 3 lip 2017", "2017-07-03"),
+    ] {
+        let want = Some((format!("{want}T00:00:00Z"), Precision::Day));
+        assert_eq!(shown(feed(text)), want, "{text}");
+    }
+}
+
+#[test]
+fn two_dates_in_one_text_are_none() {
+    for none in [
+        "12 - 15 Jun 2017",
+        "12 - 15 Jun 17",
+        "Jun 12 - 15, 2017",
+        "12 Jun - 15 Jul 2017",
+        "12 Jun - 15 Jul 17",
+        "12 Jun 2017 - 15 Jul 2017",
+        "12 Jun 2017 to 15 Jul",
+        "12 Jun 2017 10:30 - 15 Jul 2017 10:30",
+        "12 Jun 2017 2018",
+        "12 Jun 10 2017",
+    ] {
+        assert_eq!(lastmod(none), None, "{none}");
+    }
+    for one in ["3 juin 2017 à 15 h 30", "3 Jun 2017 15 h 30 min"] {
+        let want = Some(("2017-06-03T00:00:00Z".to_owned(), Precision::Day));
+        assert_eq!(shown(lastmod(one)), want, "{one}");
     }
 }
 

@@ -6,6 +6,9 @@
 use super::{Clock, Scan, at_day, at_time, clock, zone_of};
 use crate::model::{Lastmod, Precision};
 
+/// No clock is further from UTC than that of Kiribati, at +1400; a year is a greater number.
+const MAX_OFFSET: u16 = 1400;
+
 /// What was found of a date.
 #[derive(Default)]
 struct Parts {
@@ -14,9 +17,13 @@ struct Parts {
     /// The month came before any number: `mar` may be Tuesday's.
     may_be_weekday: bool,
     year: Option<i64>,
+    /// Digits of the year: what has two of them may be a day or an hour.
+    year_len: usize,
     clock: Option<Clock>,
     zone: Option<i64>,
     strange_zone: bool,
+    /// Was there a number that no date lacks?
+    more: bool,
 }
 
 /// Reads a date whose month is a word, or one with slashes.
@@ -66,16 +73,36 @@ impl Parts {
             self.take_joined(word)?;
             return Some(after);
         }
-        if self.is_whole() && is_left_of_time(word) {
+        if self.is_whole() && self.is_left_of_time(word) {
             self.strange_zone = true;
+            self.more = true;
             return Some(after);
         }
         if word.starts_with(|c: char| c.is_ascii_digit()) {
             self.take_number(word)?;
             return Some(after);
         }
+        if self.more && month(word).is_some() {
+            // Another date: `3 Jun 2017 to 5 Jul`.
+            return None;
+        }
         self.take_name(word);
         Some(after)
+    }
+
+    /// An hour without minutes, or an offset whose sign was lost: a number that no date
+    /// lacks. Behind a year of two digits it would be the year, in `12 - 15 Jun 2017`.
+    fn is_left_of_time(&self, word: &str) -> bool {
+        let lower = word.to_ascii_lowercase();
+        let hour = ["h", "am", "pm"].iter().find_map(|unit| lower.strip_suffix(unit));
+        let number = hour.unwrap_or(word);
+        let is_number = number.bytes().all(|b| b.is_ascii_digit());
+        is_number
+            && match number.len() {
+                1 | 2 => self.clock.is_some() || self.year_len == 4,
+                4 => number.parse::<u16>().is_ok_and(|offset| offset <= MAX_OFFSET),
+                _ => false,
+            }
     }
 
     /// Are day, month and year known?
@@ -126,6 +153,7 @@ impl Parts {
         self.month = month.parse().ok().or_else(|| self::month(month));
         self.day = day.parse().ok();
         self.year = full_year(year);
+        self.year_len = year.len();
         (self.month.is_some() && self.day.is_some() && self.year.is_some()).then_some(())
     }
 
@@ -135,6 +163,7 @@ impl Parts {
             self.day = Some(digits.parse().ok()?);
         } else if self.year.is_none() {
             self.year = Some(full_year(digits)?);
+            self.year_len = digits.len();
         } else {
             return None;
         }
@@ -179,12 +208,6 @@ fn is_french_clock(word: &str) -> bool {
     word.split_once(['h', 'H']).is_some_and(|(hour, minute)| digits(hour) && digits(minute))
 }
 
-/// An hour without minutes, or an offset whose sign was lost: a number that no date lacks.
-fn is_left_of_time(word: &str) -> bool {
-    let number = word.strip_suffix('h').unwrap_or(word);
-    matches!(number.len(), 1 | 2 | 4) && number.bytes().all(|b| b.is_ascii_digit())
-}
-
 /// `10.30` or `10.30.05`, which behind a day is no date.
 fn is_dotted_clock(word: &str) -> bool {
     let two = |piece: &str| piece.len() == 2 && piece.bytes().all(|b| b.is_ascii_digit());
@@ -206,7 +229,7 @@ fn full_year(digits: &str) -> Option<i64> {
 
 /// A month by its name or abbreviation, in the languages that feeds use.
 fn month(word: &str) -> Option<i64> {
-    const NAMES: [(&str, i64); 102] = [
+    const NAMES: [(&str, i64); 104] = [
         ("jan", 1),
         ("feb", 2),
         ("mar", 3),
@@ -274,6 +297,9 @@ fn month(word: &str) -> Option<i64> {
         ("lut", 2),
         ("kwi", 4),
         ("cze", 6),
+        // `lipanj` of Croatian, which is no `lipiec`.
+        ("lipa", 6),
+        ("lipn", 6),
         ("lip", 7),
         ("sie", 8),
         ("wrz", 9),
@@ -407,12 +433,6 @@ pub(super) fn zone(name: &str) -> Option<i64> {
         {
             return zone_of(offset);
         }
-    }
-    // `MST-07:00` says it twice; where the two differ, nobody knows.
-    if let Some(at) = lower.find(['+', '-'])
-        && let Some((name, offset)) = lower.split_at_checked(at).filter(|(name, _)| name.len() > 2)
-    {
-        return zone(name).filter(|seconds| zone_of(offset) == Some(*seconds));
     }
     // `MST-07:00` says it twice; where the two differ, nobody knows.
     if let Some(at) = lower.find(['+', '-'])

@@ -18,6 +18,9 @@ use super::xml::{Attributes, unescape};
 
 /// Bytes of a page that are looked at.
 pub const MAX_BYTES: usize = 512 * 1024;
+/// Tags with a quote that nothing closes, of which each is looked for to the end of the
+/// page. Behind so many the quotes of tags mean nothing.
+const MAX_UNCLOSED: usize = 16;
 /// Links of one kind that are kept.
 const MAX_LINKS: usize = 64;
 
@@ -67,13 +70,14 @@ struct Head {
 impl Head {
     fn read(&mut self, page: &str) {
         let mut rest = page;
+        let mut unclosed = 0;
         while let Some((_, after)) = rest.split_once('<') {
             rest = if let Some(comment) = after.strip_prefix("!--") {
                 after_comment(comment)
             } else if !after.starts_with(begins_markup) {
                 after
             } else {
-                let Some(end) = tag_end(after) else { return };
+                let Some(end) = tag_end(after, &mut unclosed) else { return };
                 let (tag, beyond) = after.split_at(end);
                 let name_end =
                     tag.bytes().skip(1).position(|b| b.is_ascii_whitespace() || b == b'/');
@@ -172,8 +176,11 @@ enum Spot {
 }
 
 /// Where the `>` of a tag is, past quoted values; where a quote is never
-/// closed, the first `>`.
-fn tag_end(tag: &str) -> Option<usize> {
+/// closed, the first `>`, and one more is counted.
+fn tag_end(tag: &str, unclosed: &mut usize) -> Option<usize> {
+    if *unclosed >= MAX_UNCLOSED {
+        return tag.find('>');
+    }
     let mut spot = Spot::Name;
     for (i, b) in tag.bytes().enumerate() {
         spot = match (spot, b) {
@@ -187,6 +194,7 @@ fn tag_end(tag: &str) -> Option<usize> {
             _ => spot,
         };
     }
+    *unclosed += 1;
     tag.find('>')
 }
 
@@ -256,6 +264,21 @@ mod tests {
             let found = of(&format!("{nothing}<link rel=feed href=/feed.xml>"));
             assert_eq!(strings(&found.feeds), ["https://example.com/feed.xml"], "{nothing}");
         }
+    }
+
+    #[test]
+    fn quotes_that_nothing_closes_are_looked_for_a_few_times_only() {
+        // Each of these tags would go on to the end of the page, from quote to quote.
+        let tag = "<a \"=\">";
+        let page = tag.repeat(MAX_BYTES / tag.len() / 2) + "<link rel=feed href=/feed.xml>";
+        let mut unclosed = 0;
+        let mut rest = page.as_str();
+        while let Some((_, after)) = rest.split_once('<') {
+            let Some(end) = tag_end(after, &mut unclosed) else { break };
+            rest = after.get(end..).expect("a place in it");
+        }
+        assert_eq!(unclosed, MAX_UNCLOSED);
+        assert_eq!(strings(&of(&page).feeds), ["https://example.com/feed.xml"]);
     }
 
     #[test]

@@ -232,7 +232,16 @@ fn after_no_host<'u>(url: &'u str, base: &Url) -> Option<&'u str> {
     let path = url.split_once(':')?.1.strip_prefix("//")?;
     let first = path.strip_prefix('/')?.trim_start_matches('/');
     let path = path.get(path.len() - first.len() - 1..)?;
-    (!first.is_empty() && !lacks_scheme(first, base) && !is_web(first)).then_some(path)
+    let is_host = lacks_scheme(first, base) || is_web(first) || is_known_host(first);
+    (!first.is_empty() && !is_host).then_some(path)
+}
+
+/// Is the first of several segments a host below a public suffix? The last one is none: as
+/// `index.pl` it would be one of Poland.
+fn is_known_host(path: &str) -> bool {
+    let Some((first, _)) = path.split_once('/') else { return false };
+    let host = first.split(':').next().unwrap_or_default().to_ascii_lowercase();
+    psl::domain(host.as_bytes()).is_some_and(|domain| domain.suffix().is_known())
 }
 
 /// Is this markup, or an absolute URL with something before it or escaped? As a path
@@ -384,6 +393,11 @@ mod tests {
             // Here the host is not missing, there is a slash too many.
             ("https:///example.com/a", "https:///example.com/a", &[]),
             ("https:///www.example.org/a", "https:///www.example.org/a", &[]),
+            ("https:///cdn.example.net/a", "https:///cdn.example.net/a", &[]),
+            ("http:///Example.co.uk:8080/", "http:///Example.co.uk:8080/", &[]),
+            ("https:///index.pl", "https://example.com/index.pl", &[RelativeUrl]),
+            ("https:///a.xml/b", "https://example.com/a.xml/b", &[RelativeUrl]),
+            ("https:///v1.2/b", "https://example.com/v1.2/b", &[RelativeUrl]),
             ("https:///", "", &[InvalidUrl]),
             ("https:///?a", "https://example.com/?a", &[RelativeUrl]),
         ];

@@ -315,3 +315,32 @@ fn an_end_tag_without_its_bracket_ends_its_element() {
         assert_eq!(issues, [], "{text}");
     }
 }
+
+#[test]
+fn whether_an_end_tag_lacks_its_bracket_does_not_depend_on_where_a_window_ends() {
+    for (inside, want, codes) in [
+        ("x/b></b>", "x/b></2>", &[][..]),
+        ("x/b> \n</b>", "x/b> \n</2>", &[]),
+        ("x/b>more</b>", "x/b>more</2>", &[]),
+        ("x/</b>", "x/</2>", &[]),
+        ("&amp;/b></b>", "&/b></2>", &[]),
+        ("x&lt;/b> <i/>y</b>", "x</b> <3:i></3>y</2>", &[]),
+        ("&lt;b&gt;x&lt;/b><!-- c --></b>", "<b>x</b></2>", &[]),
+        ("x/b> \n<c>1</c>", "x</2><2:c>1</2>", &[IssueCode::MismatchedTag]),
+        ("&amp;/b></c><c>1</c>", "&</2><2:c>1</2>", &[IssueCode::MismatchedTag]),
+    ] {
+        for shift in 0..inside.len() + 8 {
+            for tag in ["<b>", "<b ><i/>"] {
+                let filler = "-".repeat(WINDOW - 3 - tag.len() - shift);
+                let (out, outcome, issues) = log(&format!("<a>{tag}{filler}{inside}</a>"));
+                assert!(
+                    out.ends_with(&format!("-{want}</1>")),
+                    "{shift} {inside}: {}",
+                    &out[WINDOW - 99..]
+                );
+                assert!(outcome.complete, "{shift} {inside}");
+                assert_eq!(issues, codes, "{shift} {inside}");
+            }
+        }
+    }
+}

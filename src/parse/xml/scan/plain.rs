@@ -13,6 +13,13 @@ use super::super::entities;
 use super::void::is_void;
 use super::{Cx, Flow, IssueCode, Scan, Visitor, Window, boundary};
 
+/// Blanks that may stand behind an end tag without its `<`: so much is held back at the
+/// end of a window.
+const MAX_BLANKS: usize = 1024;
+
+/// A `<` that is not missing, but text: some escape no `>`.
+const ESCAPED: &str = "&lt;";
+
 impl Scan {
     /// A start tag that is a name and no more; `None` for any other.
     #[inline]
@@ -101,6 +108,17 @@ impl Scan {
             }
         }
         let end = start + text.len();
+        if !w.last
+            && let Some(at) = self.unsure_end(text, w.from(end))
+        {
+            let shown = text.get(..at).unwrap_or_default();
+            if references {
+                self.elements.references(shown, visitor, cx);
+            } else if !shown.is_empty() {
+                self.elements.text(shown, visitor, cx);
+            }
+            return Flow::Need(start + at);
+        }
         let ended = self.end_without_bracket(text, w.from(end));
         let shown = ended.and_then(|at| text.get(..at)).unwrap_or(text);
         if references {
@@ -122,11 +140,45 @@ impl Scan {
     /// ends in `/loc>`, and the tag does not follow.
     #[inline]
     fn end_without_bracket(&self, text: &str, next: &str) -> Option<usize> {
+        let at = self.like_end(text)?;
         let top = self.elements.top();
-        let before =
-            text.trim_ascii_end().strip_suffix('>')?.strip_suffix(top)?.strip_suffix('/')?;
         let follows = next.strip_prefix("</").is_some_and(|name| name.starts_with(top));
-        (!top.is_empty() && !follows).then_some(before.len())
+        (!follows).then_some(at)
+    }
+
+    /// Where in a text that a window cuts, or that stands right before its end, such an end
+    /// tag may begin: whether it is one shows only with what is behind it.
+    #[inline]
+    fn unsure_end(&self, text: &str, next: &str) -> Option<usize> {
+        let top = self.elements.top();
+        if let Some(at) = self.like_end(text) {
+            let is_begun = match next.strip_prefix("</") {
+                Some(name) => name.len() < top.len() && top.starts_with(name),
+                None => matches!(next, "" | "<"),
+            };
+            return is_begun.then_some(at);
+        }
+        if !next.is_empty() || top.is_empty() {
+            return None;
+        }
+        if let Some(before) = text.strip_suffix(ESCAPED) {
+            return Some(before.len());
+        }
+        let from = boundary(text, text.len().saturating_sub(top.len() + 1));
+        let at = from + text.get(from..)?.rfind('/')?;
+        let (before, name) = text.split_at_checked(at)?;
+        let is_begun = name.get(1..).is_some_and(|name| top.starts_with(name));
+        (is_begun && !before.ends_with(ESCAPED)).then_some(at)
+    }
+
+    /// Where in a text the name of its element begins that it ends in, as in `/loc>`.
+    #[inline]
+    fn like_end(&self, text: &str) -> Option<usize> {
+        let top = self.elements.top();
+        let shown = text.trim_ascii_end();
+        let before = shown.strip_suffix('>')?.strip_suffix(top)?.strip_suffix('/')?;
+        let near = text.len() - shown.len() <= MAX_BLANKS;
+        (near && !top.is_empty() && !before.ends_with(ESCAPED)).then_some(before.len())
     }
 }
 

@@ -123,7 +123,7 @@ impl State {
     /// "Exactly what the config lists": what was found before a list was given,
     /// or has left the list, is retired, with what it named as an index. Where nothing is
     /// listed any more that is what only the list named, until it is found.
-    /// Says whether anything was retired.
+    /// Says whether sitemaps were retired.
     pub(super) fn retire_unlisted(&mut self, id: SiteId, site: &Site) -> Result<bool, StoreError> {
         let mut unlisted = Vec::new();
         for (role, list) in [(Role::Sitemap, &site.sitemaps), (Role::Feed, &site.feeds)] {
@@ -149,26 +149,27 @@ impl State {
                 .and_then(Iterator::collect)
                 .map_err(engine)?;
             let is_listed = |url: &str| urls.iter().any(|listed| listed.as_str() == url);
-            unlisted.extend(known.into_iter().filter(|(_, url)| !is_listed(url)));
+            let left = known.into_iter().filter(|(_, url)| !is_listed(url));
+            unlisted.extend(left.map(|(source, _)| (SourceId(source), role)));
         }
         if unlisted.is_empty() {
             return Ok(false);
         }
         let kept = self.listed_below(id, site)?;
-        let mut has_lost_any = false;
-        for (root, _) in unlisted {
-            for source in self.with_descendants(SourceId(root), None)? {
+        let mut has_lost_sitemaps = false;
+        for (root, role) in unlisted {
+            for source in self.with_descendants(root, None)? {
                 if !kept.contains(&source) {
                     self.retire(source.0, UNLISTED)?;
-                    has_lost_any = true;
+                    has_lost_sitemaps |= role == Role::Sitemap;
                 }
             }
         }
         // Once, since a site may lose very many at a time.
-        if has_lost_any {
+        if has_lost_sitemaps {
             self.ask_other_indexes(id, None, LISTED_LESS)?;
         }
-        Ok(has_lost_any)
+        Ok(has_lost_sitemaps)
     }
 
     /// The address that the site had before speaks for it no more, and may be a

@@ -243,10 +243,10 @@ impl State {
         }
         let has_moved = self.leave_old_address(id, site)?;
         self.register(id, &sources)?;
-        let has_retired = self.retire_unlisted(id, site)?;
+        let has_lost_sitemaps = self.retire_unlisted(id, site)?;
         self.revive_listed(id, site)?;
         if site.sitemaps == SourceList::Auto {
-            self.ask_robots_for_sitemaps(id, host, has_moved || has_retired)?;
+            self.ask_robots_for_sitemaps(id, host, has_moved || has_lost_sitemaps)?;
         }
         Ok(())
     }

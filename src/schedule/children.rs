@@ -3,6 +3,7 @@
 //! An index is believed when it says that a child has changed, and for a week
 //! when it says that one has not; what it does not list is only counted here.
 
+use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
 use std::time::Duration;
@@ -14,11 +15,12 @@ use super::Poller;
 use super::again::Again;
 use super::document::Poll;
 use super::read::ListedChild;
+use super::robots::place_by;
 use crate::diff::document::loc_key;
 use crate::model::{Lastmod, Precision, Role};
 use crate::parse::{Item, Report};
 use crate::recrawl::later;
-use crate::store::{ChildEffect, NewSource, PollTarget, StoreError};
+use crate::store::{ChildEffect, NewSource, PlaceInLine, PollTarget, StoreError};
 use crate::url::without_fragment;
 
 /// Children registered at once.
@@ -58,7 +60,8 @@ impl Poll<'_> {
         let (mut moved_children, mut were_right) = (0, 0);
         let mut known: HashMap<u64, _> =
             known.into_iter().map(|child| (child.key, child)).collect();
-        let (mut effects, mut fresh) = (Vec::new(), HashSet::new());
+        let (mut effects, mut due) = (Vec::new(), Vec::new());
+        let (mut fresh, mut moved_ones) = (HashMap::new(), HashMap::new());
         // A document that is suddenly empty is broken, not a farewell.
         let complete = report.complete && (!listed.is_empty() || report.entries_total > 0);
         // An index that lists itself is a loop of one.
@@ -67,7 +70,8 @@ impl Poll<'_> {
             let Some(before) = known.remove(&child.key) else {
                 // One that is too long has an issue, and no place.
                 if !child.is_long {
-                    fresh.insert(child.key);
+                    fresh.insert(child.key, 0);
+                    due.push(child);
                 }
                 continue;
             };
@@ -84,9 +88,18 @@ impl Poll<'_> {
                 let was_right = said.is_some_and(|said| before.changed_at >= Some(said));
                 moved_children += u64::from(counts);
                 were_right += u64::from(counts && was_right);
-                effects.push(ChildEffect::Due { id: before.id, lastmod: child.lastmod });
+                moved_ones.insert(child.key, before.id);
+                due.push(child);
             } else if before.lastmod.is_some() && child.lastmod.is_none() {
                 effects.push(ChildEffect::Undated { id: before.id });
+            }
+        }
+        take_turns(&mut due);
+        for (turn, child) in (0..).zip(due) {
+            if let Some(place) = fresh.get_mut(&child.key) {
+                *place = turn;
+            } else if let Some(id) = moved_ones.remove(&child.key) {
+                effects.push(ChildEffect::Due { id, lastmod: child.lastmod, turn });
             }
         }
         if complete {
@@ -115,12 +128,13 @@ impl Poll<'_> {
     async fn register_children(
         &self,
         again: Again,
-        mut fresh: HashSet<u64>,
+        mut fresh: HashMap<u64, u32>,
     ) -> Result<(u64, u64), StoreError> {
         if fresh.is_empty() {
             return Ok((0, 0));
         }
         let parent = Some((self.target.id, self.target.depth + 1));
+        let place = place_by(self.target, 0);
         let reading = self.in_parts(move |hand_on| {
             let mut part = Vec::new();
             again.read_own(&mut |item| {
@@ -128,15 +142,15 @@ impl Poll<'_> {
                 let Ok(url) = Url::parse(child.loc).map(without_fragment) else {
                     return ControlFlow::Continue(());
                 };
-                if !fresh.remove(&loc_key(again.manner().seed, url.as_str())) {
-                    return ControlFlow::Continue(());
-                }
+                let key = loc_key(again.manner().seed, url.as_str());
+                let Some(turn) = fresh.remove(&key) else { return ControlFlow::Continue(()) };
                 part.push(ChildEffect::Add(NewSource {
                     url,
                     role: Role::Sitemap,
                     named_by: "index",
                     parent,
                     lastmod: child.lastmod,
+                    place: PlaceInLine { turn, ..place },
                 }));
                 if part.len() < PART {
                     return ControlFlow::Continue(());
@@ -162,6 +176,12 @@ impl Poll<'_> {
         report.sitemaps_total > 0
             && self.target.depth + 1 > self.poller.config.borrow().fetch.max_index_depth
     }
+}
+
+/// In which order children are read: those that changed last first, as far as their
+/// index says so, else as they are listed.
+fn take_turns(due: &mut [ListedChild]) {
+    due.sort_by_key(|child| Reverse(child.lastmod.map(|lastmod| lastmod.at)));
 }
 
 /// Has the child been read since its index says it last changed? A date is

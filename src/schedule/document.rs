@@ -346,7 +346,9 @@ impl Poll<'_> {
                 next.at = None;
                 "there is no sitemap at this well-known place".clone_into(&mut next.why);
             }
-            self.poller.probe_well_known(self.id, self.site, Some(&self.target.url)).await?;
+            self.poller
+                .probe_well_known(self.id, self.site, Some(&self.target.url), self.target)
+                .await?;
         }
         self.poller
             .finish(self.target, self.began, ended, answer, next, Counts::default(), Kept::Nothing)

@@ -63,12 +63,13 @@ impl Poller {
                     feeds
                         .into_iter()
                         .take(MAX_FEEDS)
-                        .map(|url| found(url, Role::Feed, "home page")),
+                        .map(|url| found(url, Role::Feed, "home page", target)),
                 );
             }
             if site.sitemaps == SourceList::Auto {
-                sources
-                    .extend(sitemaps.into_iter().map(|url| found(url, Role::Sitemap, "home page")));
+                sources.extend(
+                    sitemaps.into_iter().map(|url| found(url, Role::Sitemap, "home page", target)),
+                );
             }
             let registered = self.store.register(id, sources).await?;
             Self::note_refused(&site.name, registered);

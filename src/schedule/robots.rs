@@ -29,7 +29,7 @@ use crate::model::{DocumentKind, Role, SiteId, SourceId, product_token};
 use crate::parse::robots::{Robots, Rules, WELL_KNOWN};
 use crate::parse::{self, Context, Limits};
 use crate::recrawl::later;
-use crate::store::{GUESS, KeptRobots, NewSource, PollTarget, RobotsRead, StoreError};
+use crate::store::{GUESS, KeptRobots, NewSource, PlaceInLine, PollTarget, RobotsRead, StoreError};
 use crate::url::{SiteRules, authority, without_fragment};
 
 /// How long a copy holds (RFC 9309 section 2.4).
@@ -451,13 +451,13 @@ impl Poller {
                 self.revise_grants(target, id, site, &named).await?;
             }
             if named.is_empty() {
-                self.probe_well_known(id, site, None).await?;
+                self.probe_well_known(id, site, None, target).await?;
                 continue;
             }
             let sources = named
                 .into_iter()
                 .take(MAX_SITEMAPS)
-                .map(|url| found(url, Role::Sitemap, "robots.txt"))
+                .map(|url| found(url, Role::Sitemap, "robots.txt", target))
                 .collect();
             Self::note_refused(&name, self.store.register(id, sources).await?);
         }
@@ -495,6 +495,7 @@ impl Poller {
         id: SiteId,
         site: &Site,
         missed: Option<&Url>,
+        by: &PollTarget,
     ) -> Result<(), StoreError> {
         let next = match missed {
             None => 0,
@@ -514,7 +515,7 @@ impl Poller {
         let Ok(url) = base.join(path) else { return Ok(()) };
         Self::note_refused(
             &site.name,
-            self.store.register(id, vec![found(url, Role::Sitemap, GUESS)]).await?,
+            self.store.register(id, vec![found(url, Role::Sitemap, GUESS, by)]).await?,
         );
         Ok(())
     }
@@ -546,8 +547,16 @@ fn validators_for(target: &PollTarget, now: Timestamp) -> Validators {
 }
 
 /// A source that was found, not configured.
-pub(super) fn found(url: Url, role: Role, named_by: &'static str) -> NewSource {
-    NewSource { url: without_fragment(url), role, named_by, parent: None, lastmod: None }
+pub(super) fn found(url: Url, role: Role, named_by: &'static str, by: &PollTarget) -> NewSource {
+    let url = without_fragment(url);
+    NewSource { url, role, named_by, parent: None, lastmod: None, place: place_by(by, 0) }
+}
+
+/// The place of what the poll of a source names, after so many others.
+pub(super) fn place_by(by: &PollTarget, turn: u32) -> PlaceInLine {
+    // What is asked for only when it is needed has no time.
+    let since = Some(by.due_at).filter(|due| *due > Timestamp::UNIX_EPOCH);
+    PlaceInLine { since, turn }
 }
 
 #[cfg(test)]

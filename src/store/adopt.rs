@@ -7,7 +7,7 @@ use super::families::UNLISTED;
 use super::rows::lastmod_columns;
 use super::sources::check_length;
 use super::state::State;
-use super::{NewSource, StoreError, engine};
+use super::{NewSource, PlaceInLine, StoreError, engine};
 use crate::model::{Role, SourceId};
 use crate::url::{authority, without_fragment};
 
@@ -80,6 +80,7 @@ impl State {
             named_by: "submitted",
             parent: None,
             lastmod: None,
+            place: PlaceInLine::NOW,
         };
         if let Some((id, _)) = self.find_source(site, &text)? {
             self.take_submitted(id, &source)?;

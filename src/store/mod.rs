@@ -150,7 +150,7 @@ pub use prepared::{Prepared, Preparer};
 use readers::Readers;
 pub use robots::{FORBIDDEN, KeptRobots, ROBOTS_UNREADABLE, RobotsRead, SavedRobots};
 pub(crate) use sources::GRACE_MS;
-pub use sources::{Child, ChildEffect, NewSource};
+pub use sources::{Child, ChildEffect, NewSource, PlaceInLine};
 use state::{Asked, Ears, Engine, State};
 pub use stranded::Stranded;
 pub use stream::{ChangeCursor, ChangeEvent, ChangeFilter, ChangePage, NoCursor};

@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use super::sql::{self, OptionalExtension, params};
 use url::Url;
 
-use super::sources::NewSource;
+use super::sources::{NewSource, PlaceInLine};
 use super::state::State;
 use super::{StoreError, engine};
 use crate::by_id::IdSet;
@@ -232,6 +232,7 @@ impl State {
             named_by: "config",
             parent: None,
             lastmod: None,
+            place: PlaceInLine::NOW,
         };
         // The home page tells the twin that a site redirects to, and its feeds.
         sources.push(named(&site.url, Role::Home));

@@ -52,6 +52,41 @@ pub struct NewSource {
     pub parent: Option<(SourceId, u32)>,
     /// As its index lists it.
     pub lastmod: Option<Lastmod>,
+    /// When it is due for the first time.
+    pub place: PlaceInLine,
+}
+
+/// The place in its host's line of what a read named.
+///
+/// A new source takes the place of what named it, which may have waited for long: of
+/// many new sites the first would else wait until all of them have been asked for their
+/// robots.txt and home page. What one read of an index makes due comes due no faster
+/// than its host is asked, so that feeds, which are due often, are polled amid it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct PlaceInLine {
+    /// When that was due that named it; now, where nothing did, or it is later.
+    pub since: Option<Timestamp>,
+    /// So many others of the same read go before it.
+    pub turn: u32,
+}
+
+/// The turns of one read are spread over as long at most: the delay of the host may be
+/// shortened meanwhile.
+const TURNS_MS: i64 = 24 * 3_600_000;
+
+impl PlaceInLine {
+    /// Of what is due now.
+    pub const NOW: Self = Self { since: None, turn: 0 };
+
+    /// When it is due, in milliseconds, where a host is asked every `delay`.
+    fn due_ms(self, now: i64, delay: i64) -> i64 {
+        let since = self.since.map_or(now, |since| since.as_millisecond().min(now));
+        // The second is due with the first, only behind it: one is always due when the
+        // host is free.
+        let behind = i64::from(self.turn > 0 && delay > 0);
+        let before = i64::from(self.turn.saturating_sub(1));
+        since + behind + before.saturating_mul(delay).min(TURNS_MS)
+    }
 }
 
 /// One child of an index, as the store has it.
@@ -84,6 +119,8 @@ pub enum ChildEffect {
         id: SourceId,
         /// As listed now.
         lastmod: Option<Lastmod>,
+        /// So many others of the same read go before it.
+        turn: u32,
     },
     /// Listed without the lastmod that it had: its index says nothing of it any more.
     Undated {
@@ -212,6 +249,7 @@ impl State {
     ) -> Result<bool, StoreError> {
         self.sources_moved = true;
         let now = self.now_ms();
+        let due = source.place.due_ms(now, self.host(host)?.delay_ms);
         let (second, precision) = lastmod_columns(source.lastmod);
         let (parent, depth) = source.parent.map_or((None, 0), |(id, depth)| (Some(id.0), depth));
         self.conn
@@ -237,7 +275,7 @@ impl State {
                     second,
                     precision,
                     // What is polled for no site is asked for when it is needed.
-                    site.map(|_| now),
+                    site.map(|_| due),
                     now,
                 ];
                 insert.execute(values)
@@ -266,8 +304,14 @@ impl State {
         }
         let authority = self.host(host)?.authority.to_string();
         let Ok(url) = Url::parse(&format!("{authority}/robots.txt")) else { return Ok(()) };
-        let source =
-            NewSource { url, role: Role::Robots, named_by: "config", parent: None, lastmod: None };
+        let source = NewSource {
+            url,
+            role: Role::Robots,
+            named_by: "config",
+            parent: None,
+            lastmod: None,
+            place: PlaceInLine::NOW,
+        };
         self.insert_source(site, host, &source).map(|_| ())
     }
 
@@ -392,12 +436,13 @@ impl State {
             return Err(StoreError::Gone("it was retired while it was read".to_owned()));
         }
         let now = self.now_ms();
+        let delay = index.map_or(Ok(0), |index| self.delay_of(index))?;
         let (mut fresh, mut refused, mut room) = (Vec::new(), 0, None);
         let mut has_dropped = false;
         for effect in effects {
             match effect {
                 ChildEffect::Add(source) => fresh.push(source),
-                ChildEffect::Due { id, lastmod } => {
+                ChildEffect::Due { id, lastmod, turn } => {
                     let is_retired = self.is_retired(id.0)?;
                     let went_for = if is_retired { self.retired_why(id)? } else { None };
                     if is_retired {
@@ -425,16 +470,23 @@ impl State {
                     self.conn
                         .prepare_cached(
                             // Of one that failed for good the grace goes on until a poll
-                            // succeeds: it may be dated anew all the time.
+                            // succeeds: it may be dated anew all the time. One that was
+                            // due already goes before others, and no poll that is under
+                            // way counts as the one that is asked for.
                             &format!(
                                 "UPDATE sources SET state = CASE state WHEN 2 THEN {AS_ITS_SITE} ELSE state END,
-                                 retired_why = NULL, next_poll_at = ?2, rule = 'index',
+                                 retired_why = NULL, rule = 'index',
+                                 next_poll_at = CASE WHEN state = 2 OR next_poll_at IS NULL OR next_poll_at > ?4
+                                     THEN ?4 WHEN next_poll_at > ?2 THEN next_poll_at ELSE ?2 END,
                                  retired_at = CASE WHEN failing IS NULL THEN NULL ELSE retired_at END,
                                  why = 'its index says that it has changed' WHERE id = ?1
                                  /*pg: AND part = (?1 & 255) */ AND retired_why IS DISTINCT FROM ?3"
                             ),
                         )
-                        .and_then(|mut update| update.execute(params![id.0, now, DELETED]))
+                        .and_then(|mut update| {
+                            let due = PlaceInLine { since: None, turn }.due_ms(now, delay);
+                            update.execute(params![id.0, now, DELETED, due])
+                        })
                         .map_err(engine)?;
                     if went_for.as_deref() == Some(DROPPED) {
                         self.revive_below(id, DROPPED)?;
@@ -473,6 +525,18 @@ impl State {
         }
         let (added, more) = self.register(site, &fresh)?;
         Ok((added, refused + more))
+    }
+
+    /// How often the host of a source is asked at most, in milliseconds.
+    fn delay_of(&mut self, id: SourceId) -> Result<i64, StoreError> {
+        let host: Option<i64> = self
+            .conn
+            .prepare_cached(
+                "SELECT host_id FROM sources WHERE id = ?1 /*pg: AND part = (?1 & 255) */",
+            )
+            .and_then(|mut query| query.query_row([id.0], |row| row.get(0)).optional())
+            .map_err(engine)?;
+        host.map_or(Ok(0), |host| Ok(self.host(HostId(host))?.delay_ms))
     }
 
     /// How many more sources of a site may be polled.

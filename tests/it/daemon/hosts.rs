@@ -10,7 +10,7 @@ use std::time::Duration;
 use sitemapd::fetch::resolver::Lookup;
 use sitemapd::store::views::SourceView;
 
-use crate::support::daemon::{DAY, Daemon, HOUR, World, index, sitemap};
+use crate::support::daemon::{DAY, Daemon, HOUR, World, index, rss, sitemap};
 use crate::support::origin::Seen;
 use crate::support::{Hold, Origin, Reply};
 
@@ -272,12 +272,12 @@ async fn a_request_that_waited_for_its_turn_at_an_address_moves_its_hosts_clock_
 
 #[tokio::test]
 async fn an_index_of_many_children_keeps_to_its_host_and_delays_no_other() {
-    const CHILDREN: usize = 2_000;
+    const MANY: usize = 2_000;
     let origin = Origin::start().await;
     let port = origin.port();
     origin.route(move |seen| {
         let base = format!("http://{}.test:{port}", host(seen));
-        let names: Vec<_> = (0..CHILDREN).map(|n| format!("/{n}.xml")).collect();
+        let names: Vec<_> = (0..MANY).map(child).collect();
         let children: Vec<_> = names.iter().map(|name| (name.as_str(), "")).collect();
         match seen.path.as_str() {
             "/robots.txt" | "/" => None,
@@ -304,7 +304,7 @@ async fn an_index_of_many_children_keeps_to_its_host_and_delays_no_other() {
     daemon
         .wait("all children", async || {
             let found = daemon.store.site("many".to_owned()).await.unwrap().sources;
-            (found > CHILDREN as u64).then_some(())
+            (found > MANY as u64).then_some(())
         })
         .await;
     // Thousands are due at one host; the other is asked in its turn.
@@ -321,6 +321,121 @@ async fn an_index_of_many_children_keeps_to_its_host_and_delays_no_other() {
         assert!(asked("many") <= before + turn, "{} in {turn} turns", asked("many") - before);
         daemon.clock.advance(Duration::from_secs(10));
     }
+    daemon.stop().await;
+}
+
+/// Lets a host that is asked every ten seconds have so many turns, of which none passes
+/// without a request.
+async fn take_turns(daemon: &Daemon, origin: &Origin, turns: usize) {
+    for _ in 0..turns {
+        let before = origin.all_requests().len();
+        daemon.clock.advance(Duration::from_secs(10));
+        let is_asked = async || (origin.all_requests().len() > before).then_some(());
+        daemon.wait("a turn of the host", is_asked).await;
+    }
+}
+
+/// Children of an index.
+const CHILDREN: usize = 60;
+
+fn child(n: usize) -> String {
+    format!("/{n}.xml")
+}
+
+/// An index as archives have it, the oldest first, and what it lists.
+fn set_archive(origin: &Origin, hour: usize) {
+    let base = origin.base();
+    let children: Vec<_> =
+        (0..CHILDREN).map(|n| (child(n), format!("2026-11-18T{hour:02}:{n:02}:00Z"))).collect();
+    for (path, _) in &children {
+        origin.set(path, Reply::xml(sitemap(&base, &[(path, "")])));
+    }
+    let children: Vec<_> =
+        children.iter().map(|(path, date)| (path.as_str(), date.as_str())).collect();
+    origin.set("/index.xml", Reply::xml(index(&base, &children)));
+}
+
+/// The children that were asked for, by their first time, and as many newest first.
+fn children_asked(origin: &Origin) -> (Vec<String>, Vec<String>) {
+    let mut asked: Vec<String> = Vec::new();
+    for seen in origin.all_requests() {
+        if (0..CHILDREN).any(|n| seen.path == child(n)) && !asked.contains(&seen.path) {
+            asked.push(seen.path);
+        }
+    }
+    let newest_first = (0..CHILDREN).rev().map(child).take(asked.len()).collect();
+    (asked, newest_first)
+}
+
+#[tokio::test]
+async fn feeds_are_polled_amid_the_many_children_of_a_new_index_which_are_read_newest_first() {
+    let origin = Origin::start().await;
+    set_archive(&origin, 1);
+    // Each poll of the feed brings something.
+    let feeds = (0..100).map(|n| {
+        let (page, date) =
+            (format!("/news/{n}"), format!("Sat, 21 Nov 2026 11:{:02}:00 GMT", n % 60));
+        Reply::xml(rss(&origin.base(), &[(&page, &date)]))
+    });
+    origin.set_sequence("/feed", feeds);
+    let world = World::new(&[&origin]);
+    let site = super::listed(&origin, &["/index.xml"], &["/feed"], "");
+    let site = site.replace("poll = \"30d\"\n", "");
+    let poll = "[poll]\nmin = \"1m\"\nfirst = \"1m\"\n";
+    let text = format!("[politeness]\nhost_delay = \"10s\"\n{poll}{site}");
+    let daemon = world.start(&text).await;
+    origin.wait_for("/robots.txt", 1).await;
+    take_turns(&daemon, &origin, 50).await;
+    let (asked, newest_first) = children_asked(&origin);
+    assert!(asked.len() > 30 && asked.len() < CHILDREN, "{}", asked.len());
+    assert_eq!(asked, newest_first);
+    let feeds = origin.requests("/feed").len();
+    assert!(feeds >= 2, "{feeds} polls of the feed");
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn children_of_an_index_that_have_changed_are_read_newest_first() {
+    let origin = Origin::start().await;
+    set_archive(&origin, 1);
+    let world = World::new(&[&origin]);
+    let site = super::listed(&origin, &["/index.xml"], &[], "");
+    let daemon = world.start(&format!("[politeness]\nhost_delay = \"10s\"\n{site}")).await;
+    origin.wait_for("/robots.txt", 1).await;
+    take_turns(&daemon, &origin, CHILDREN + 2).await;
+    daemon.settled().await;
+    assert_eq!(children_asked(&origin).0.len(), CHILDREN);
+    origin.clear_log();
+
+    set_archive(&origin, 2);
+    let listing = daemon.source("/index.xml").await.id;
+    daemon.store.poll_source(listing).await.unwrap();
+    take_turns(&daemon, &origin, CHILDREN).await;
+    let (asked, newest_first) = children_asked(&origin);
+    assert_eq!(asked, newest_first);
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn what_a_source_names_waits_no_longer_than_that_and_not_behind_the_home_pages_of_others() {
+    let origin = Origin::start().await;
+    let base = origin.base();
+    origin.set("/robots.txt", Reply::text(format!("Sitemap: {base}/index.xml\n")));
+    let link = "<link rel=\"alternate\" type=\"application/rss+xml\" href=\"/feed\">";
+    origin.set("/", Reply::html(link));
+    origin.set("/index.xml", Reply::xml(index(&base, &[("/s.xml", "")])));
+    let world = World::new(&[&origin]);
+    let site = format!("[[site]]\nname = \"a\"\nurl = \"{base}/\"\n");
+    let daemon = world.start(&format!("[politeness]\nhost_delay = \"10s\"\n{site}")).await;
+    let start = daemon.now();
+    // The robots.txt at once; then the home page and the index, each ten seconds later.
+    origin.wait_for("/robots.txt", 1).await;
+    take_turns(&daemon, &origin, 2).await;
+    for found in ["/feed", "/s.xml"] {
+        let due = async || daemon.find_source(found).await?.next_poll_at;
+        assert_eq!(daemon.wait(found, due).await, start, "{found}");
+    }
+    assert!(daemon.now() > start);
     daemon.stop().await;
 }
 

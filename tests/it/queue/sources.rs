@@ -13,7 +13,9 @@ use sitemapd::queue::LeaseRequest;
 use sitemapd::store::frontier::{FrontierStats, Known, Put};
 use sitemapd::store::hubs::Named;
 use sitemapd::store::views::{Counts, SourceFilter, UrlState};
-use sitemapd::store::{Effect, Kept, NewSource, NextPollAt, PollEnd, ReadResult, StoreError};
+use sitemapd::store::{
+    Effect, Kept, NewSource, NextPollAt, PlaceInLine, PollEnd, ReadResult, StoreError,
+};
 use url::Url;
 
 use crate::support::incompressible;
@@ -57,6 +59,7 @@ async fn what_a_home_page_tells_of_a_site_that_is_gone_meanwhile_is_no_failure_o
         named_by: "home page",
         parent: None,
         lastmod: None,
+        place: PlaceInLine::NOW,
     };
     let registered = queue.store.register(gone, vec![feed]).await;
     assert!(matches!(registered, Err(StoreError::Gone(_))), "{registered:?}");
@@ -333,6 +336,7 @@ async fn an_index_that_is_read_as_another_one_is_given_up_is_read_in_full_again(
             named_by: "index",
             parent: Some((other, 1)),
             lastmod: None,
+            place: PlaceInLine::NOW,
         };
         queue.store.register(kept.site, vec![child]).await.unwrap();
         let long_ago = Some(jiff::Timestamp::UNIX_EPOCH);

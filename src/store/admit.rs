@@ -47,8 +47,8 @@ pub(super) struct Admission {
 
 /// Where the admissions of a chunk may be known already.
 struct Sought {
-    /// Host and key, by admission.
-    places: Vec<(HostId, u64)>,
+    /// Host, where it is known, and key, by admission.
+    places: Vec<(Option<HostId>, u64)>,
     /// Rows that may be that of an admission, by its index, ascending.
     candidates: Vec<(usize, UrlId)>,
     /// Keys that come more than once.
@@ -97,6 +97,7 @@ impl State {
         if admissions.is_empty() {
             return Ok(());
         }
+        let delay = self.policy.of(Some(chunk.origin.site)).host_delay;
         let sought = self.seek(chunk, admissions)?;
         self.read_rows_ahead(sought.candidates.iter().map(|(_, id)| *id))?;
         let mut candidates = sought.candidates.as_slice();
@@ -104,6 +105,19 @@ impl State {
         // How far looks decide, by host: asked once a chunk.
         let mut proofs: ById<HostId, f64> = ById::default();
         for (index, (listed, &(host, key))) in admissions.iter().zip(&sought.places).enumerate() {
+            let is_full = chunk.quota_left == 0 || chunk.rows_left == 0;
+            let host = match host {
+                Some(host) => host,
+                // A host is made for what is admitted: any document can name a million.
+                None => match self.find_host(&listed.url.authority)? {
+                    Some(host) => host,
+                    None if is_full => {
+                        chunk.refuse_for_quota(listed.slot);
+                        continue;
+                    }
+                    None => self.host_named(&listed.url.authority, delay)?,
+                },
+            };
             let mine = candidates.partition_point(|(of, _)| *of == index);
             let (mine, others) = candidates.split_at(mine);
             candidates = others;
@@ -180,20 +194,15 @@ impl State {
 
     /// Hosts, keys and candidates of all admissions.
     fn seek(&mut self, chunk: &Chunk, admissions: &[Admission]) -> Result<Sought, StoreError> {
-        let origin = chunk.origin;
-        let delay = self.policy.of(Some(origin.site)).host_delay;
         let first = admissions.first().map_or(0, |admission| admission.number);
         let numbers = first..first + admissions.len();
         let mut places = Vec::with_capacity(admissions.len());
-        let mut last: Option<(&str, HostId)> = None;
+        let mut last: Option<(&str, Option<HostId>)> = None;
         for (Admission { url, .. }, key) in admissions.iter().zip(chunk.paths.keys(numbers.clone()))
         {
             let host = match last {
                 Some((authority, host)) if *authority == *url.authority => host,
-                _ => match self.find_host(&url.authority)? {
-                    Some(host) => host,
-                    None => self.host_named(&url.authority, delay)?,
-                },
+                _ => self.find_host(&url.authority)?,
             };
             last = Some((&url.authority, host));
             places.push((host, *key));
@@ -205,8 +214,9 @@ impl State {
             _ => None,
         });
         let repeated = repeated.collect();
-        let part_of =
-            |number: usize| places.get(number - first).map_or(0, |(host, _)| partition_of(*host));
+        let part_of = |number: usize| {
+            places.get(number - first).map_or(0, |(host, _)| host.map_or(0, partition_of))
+        };
         let mut candidates = Vec::new();
         let sifted = (chunk.paths.sifted(), numbers.clone());
         self.lookup

@@ -35,6 +35,25 @@ async fn a_site_takes_no_more_urls_than_its_quota_and_says_so() {
 }
 
 #[tokio::test]
+async fn a_url_that_the_quota_refuses_makes_no_host() {
+    let origin = Origin::start().await;
+    let base = origin.base();
+    let names: Vec<_> = (0..50).map(|n| format!("http://h{n}.example")).collect();
+    let mut text = sitemap("", &names.iter().map(|name| (name.as_str(), "")).collect::<Vec<_>>());
+    // Known by another spelling of the same page, and on a host that is new.
+    text = text.replace("</urlset>", "<url><loc>http://h0.example/#again</loc></url></urlset>");
+    origin.set("/sitemap.xml", Reply::xml(text));
+    let world = World::new(&[&origin]);
+    let keys = "max_urls = 3\nscope = \"any\"\nobey_robots = false";
+    let daemon = world.start(&listed(&origin, &["/sitemap.xml"], &[], keys)).await;
+    let poll = daemon.polled("/sitemap.xml", 1).await;
+    assert_eq!((poll.counts.new, poll.counts.rejected), (3, 47), "{base}");
+    let hosts = "SELECT count(*) FROM hosts WHERE authority LIKE '%.example'";
+    assert_eq!(world.look().number(hosts), 3);
+    daemon.stop().await;
+}
+
+#[tokio::test]
 async fn what_nobody_lists_any_more_makes_room_for_what_is_listed() {
     let origin = Origin::start().await;
     let base = origin.base();

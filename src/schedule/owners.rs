@@ -128,12 +128,40 @@ fn has_host(site: &Site, at: &Url) -> bool {
             && domain_of(at).is_some_and(|own| domain_of(&site.url) == Some(own))
 }
 
+/// Does the config name the port of a URL for this site, or is it that of its scheme?
+pub(super) fn names_port(site: &Site, at: &Url) -> bool {
+    let Some(port) = at.port() else { return true };
+    let end = format!(":{port}");
+    site.url.port() == Some(port)
+        || site.hosts.iter().any(|host| host.ends_with(&end) && without_port(host) != host)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn config(text: &str) -> Arc<Config> {
         Arc::new(Config::from_toml_str(text).expect("a config"))
+    }
+
+    #[test]
+    fn strangers_have_a_request_sent_to_ports_of_schemes_and_of_the_config_only() {
+        let text = "[[site]]\nname = \"a\"\nurl = \"https://a.example:8443/\"\nscope = \"domain\"\n\
+                    hosts = [\"b.example:8080\", \"c.example\", \"[::1]\"]\n";
+        let config = config(text);
+        let site = config.sites.values().next().expect("a site");
+        for (at, expected) in [
+            ("https://c.example/k", true),
+            ("http://c.example/k", true),
+            ("https://a.example:8443/k", true),
+            ("http://b.example:8080/k", true),
+            ("http://c.example:6379/k", false),
+            ("http://x.a.example:81/k", false),
+            ("http://[::1]:1/k", false),
+        ] {
+            let at = Url::parse(at).expect("a URL");
+            assert_eq!(names_port(site, &at), expected, "{at}");
+        }
     }
 
     #[test]

@@ -20,8 +20,10 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::Poller;
 use super::gate::ClockGate;
+use super::owners::names_port;
 use crate::fetch::body::Decoded;
 use crate::fetch::{Answer, FetchError, Request, Validators};
+use crate::model::SiteId;
 use crate::recrawl::later;
 use crate::store::StoreError;
 use crate::store::pushes::{Heeded, Push, Pushed, PushedUrl, SiteRow, key_scope};
@@ -34,6 +36,8 @@ const DEBOUNCE: Duration = Duration::from_secs(600);
 const KEY_HOLDS: Duration = Duration::from_secs(24 * 3_600);
 /// Key files asked of one host within [`DEBOUNCE`].
 const CHECKS: u32 = 10;
+/// And of all hosts of one site: whoever has a domain has as many hosts as they like.
+const CHECKS_OF_SITE: u32 = 40;
 /// And for one client, so that a stranger cannot use up all of a host's.
 const CHECKS_OF_CLIENT: u32 = 3;
 /// Hosts, keys and URLs that are remembered.
@@ -132,10 +136,11 @@ impl Poller {
     /// Takes in a push of a client, if its key is that of its host.
     pub(crate) async fn take_push(&self, push: Push, client: u128) -> Result<Pushed, StoreError> {
         // One is enough to ask its host: who has no key makes us read no more.
-        if self.owners(self.sites_with(&push.key_url).await?, 1).await?.is_empty() {
+        let sites = self.sites_with(&push.key_url).await?;
+        let Some(owner) = self.owners(sites, &push.key_url, 1).await?.pop() else {
             return Ok(Pushed::InvalidKey("no site here has this host".to_owned()));
-        }
-        if !self.is_known_key(&push) && !self.may_check(&push.host, client) {
+        };
+        if !self.is_known_key(&push) && !self.may_check(&push.host, owner.row.id, client) {
             return Ok(Pushed::TooMany(DEBOUNCE));
         }
         match self.verdict(&push, false).await {
@@ -181,7 +186,7 @@ impl Poller {
         let sites = self.sites_with(&push.key_url).await?;
         let verdict = if sites.is_empty() {
             Verdict::Wrong("the site is gone".to_owned())
-        } else if self.owners(sites, 1).await?.is_empty() {
+        } else if self.owners(sites, &push.key_url, 1).await?.is_empty() {
             // What is paused goes on, and the push was answered.
             return Ok(());
         } else {
@@ -197,12 +202,21 @@ impl Poller {
         self.store.drop_push(row).await
     }
 
-    /// The active ones of these sites, so many at most.
-    async fn owners(&self, sites: Vec<String>, most: usize) -> Result<Vec<Owner>, StoreError> {
+    /// The active ones of these sites, so many at most, of which strangers may have a
+    /// request sent to this place: on the port of a scheme, or one that the config names.
+    async fn owners(
+        &self,
+        sites: Vec<String>,
+        at: &Url,
+        most: usize,
+    ) -> Result<Vec<Owner>, StoreError> {
         let config = Arc::clone(&self.config.borrow());
         let mut owners = Vec::new();
         for name in sites {
             let Some(site) = config.sites.get(&name) else { continue };
+            if !names_port(site, at) {
+                continue;
+            }
             let Some(row) = self.store.site_row(name).await? else { continue };
             let rules = SiteRules::new(site, row.origin.as_ref());
             owners.push(Owner { row, rules, home: site.url.clone() });
@@ -223,13 +237,14 @@ impl Poller {
         self.pushes.guard().keys.get(key, now).is_some()
     }
 
-    /// One more of the checks that a host may be asked for, for this client?
-    fn may_check(&self, host: &str, client: u128) -> bool {
+    /// One more of the checks that a host, and its site, may be asked for, for this client?
+    fn may_check(&self, host: &str, site: SiteId, client: u128) -> bool {
         let now = self.clock.steady();
         let of_host = xxh3_64_with_seed(host.as_bytes(), self.store.seed());
+        let of_site = xxh3_64_with_seed(&site.0.to_le_bytes(), !self.store.seed());
         let of_client = xxh3_64_with_seed(&client.to_le_bytes(), of_host);
         let mut recent = self.pushes.guard();
-        let counted = [(of_host, CHECKS), (of_client, CHECKS_OF_CLIENT)];
+        let counted = [(of_host, CHECKS), (of_site, CHECKS_OF_SITE), (of_client, CHECKS_OF_CLIENT)];
         let made = counted.map(|(whose, _)| recent.checks.get(whose, now).unwrap_or(0));
         if made.iter().zip(counted).any(|(made, (_, most))| *made >= most) {
             return false;
@@ -327,7 +342,8 @@ impl Poller {
 
     /// The URLs of a push whose key is right, each for every site that admits it.
     async fn note(&self, push: Push) -> Result<Heeded, StoreError> {
-        let owners = self.owners(self.sites_with(&push.key_url).await?, MOST_SITES).await?;
+        let sites = self.sites_with(&push.key_url).await?;
+        let owners = self.owners(sites, &push.key_url, MOST_SITES).await?;
         let now = self.clock.steady();
         let mut heeded = Heeded::default();
         // Which of the URLs that are neither repeated nor outside each one is.

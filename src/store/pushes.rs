@@ -8,7 +8,7 @@
 
 use std::collections::HashSet;
 
-use super::sql::{OptionalExtension, params};
+use super::sql::{self, OptionalExtension, params};
 use url::Url;
 
 use super::hosts::partition;
@@ -25,9 +25,11 @@ use crate::url::Admitted;
 const AT_ONCE: usize = 1_000;
 /// Sources of a site that one push of unknown URLs has looked at.
 const HINTED: i64 = 10;
-/// Pushes that wait for their key at most; of one host; and their text.
-const MAX_WAITING: i64 = 100;
-const MAX_WAITING_OF_HOST: i64 = 5;
+/// Pushes that wait for their key at most; of one host; of all hosts of a domain, of which
+/// its owner has as many as they like; and their text.
+const MAX_WAITING: usize = 100;
+const MAX_WAITING_OF_HOST: usize = 5;
+const MAX_WAITING_OF_DOMAIN: usize = 20;
 const MAX_WAITING_BYTES: i64 = 32 << 20;
 /// How long one waits.
 const WAIT_MS: i64 = 24 * 3_600_000;
@@ -194,6 +196,14 @@ impl Store {
     }
 }
 
+/// The registrable domain of a host, which may have a port; itself where it has none.
+fn domain_of(host: &str) -> &str {
+    let name = host.split_once(':').map_or(host, |(name, _)| name);
+    // No address has one.
+    let is_name = name.rsplit('.').next().is_some_and(|last| last.parse::<u8>().is_err());
+    psl::domain_str(name).filter(|_| is_name).unwrap_or(host)
+}
+
 impl State {
     fn heed(&mut self, urls: &[PushedUrl]) -> Result<Vec<bool>, StoreError> {
         let mut known = Vec::with_capacity(urls.len());
@@ -256,16 +266,23 @@ impl State {
         let urls: Vec<&str> = push.urls.iter().map(Url::as_str).collect();
         let urls = urls.join("\n");
         let bytes = i64::try_from(urls.len()).unwrap_or(i64::MAX);
-        let (count, of_host, held): (i64, i64, i64) = self
+        let waiting = self
             .conn
-            .prepare_cached(
-                "SELECT count(*), coalesce(sum(CASE host WHEN ?1 THEN 1 ELSE 0 END), 0), coalesce(sum(bytes), 0) FROM pushes",
-            )
+            .prepare_cached("SELECT host, bytes FROM pushes")
             .and_then(|mut query| {
-                query.query_row([&push.host], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
+                query
+                    .query_map(params![], |row| Ok((row.get(0)?, row.get(1)?)))
+                    .and_then(|rows| rows.collect::<sql::Result<Vec<(String, i64)>>>())
             })
             .map_err(engine)?;
-        let is_full = count >= MAX_WAITING || of_host >= MAX_WAITING_OF_HOST;
+        let hosts = || waiting.iter().map(|(host, _)| host);
+        let of_host = hosts().filter(|host| **host == push.host).count();
+        let domain = domain_of(&push.host);
+        let of_domain = hosts().filter(|host| domain_of(host) == domain).count();
+        let held: i64 = waiting.iter().map(|(_, bytes)| bytes).sum();
+        let is_full = waiting.len() >= MAX_WAITING
+            || of_host >= MAX_WAITING_OF_HOST
+            || of_domain >= MAX_WAITING_OF_DOMAIN;
         if is_full || held.saturating_add(bytes) > MAX_WAITING_BYTES {
             return Ok(false);
         }
@@ -311,5 +328,25 @@ impl State {
             Some((id, Push { host, key, key_url: Url::parse(&key_url).ok()?, urls }))
         };
         Ok(rows.into_iter().filter_map(read).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_of_one_owner_are_those_of_a_registrable_domain() {
+        for (host, domain) in [
+            ("a.example.com", "example.com"),
+            ("example.com:8080", "example.com"),
+            ("deep.a.example.co.uk", "example.co.uk"),
+            ("one.github.io", "one.github.io"),
+            ("127.0.0.1:8080", "127.0.0.1:8080"),
+            ("[::1]:8080", "[::1]:8080"),
+            ("localhost", "localhost"),
+        ] {
+            assert_eq!(domain_of(host), domain, "{host}");
+        }
     }
 }

@@ -355,6 +355,24 @@ async fn each_refusal_has_the_code_of_the_protocol() {
 }
 
 #[tokio::test]
+async fn no_push_has_a_request_sent_to_a_port_that_the_config_does_not_name() {
+    let (origin, other) = (Origin::start().await, Origin::start().await);
+    let world = World::new(&[&origin, &other]);
+    // The host is the site's by any port, for what its own documents list.
+    let daemon = world.start(&site(&origin, "hosts = [\"localhost\"]\nsitemaps = []")).await;
+    let asked = format!("http://localhost:{}/a", other.port());
+    let answer = get_as(&daemon, "192.0.2.1", &target(&asked, KEY)).await;
+    assert_eq!(answer.status, 403);
+    assert!(answer.body.contains("no site here has this host"), "{}", answer.body);
+    assert!(other.all_requests().is_empty(), "{:?}", other.all_requests());
+    let named = format!("hosts = [\"localhost:{}\"]\nsitemaps = []", other.port());
+    daemon.reload(&site(&origin, &named)).await;
+    get_as(&daemon, "192.0.2.1", &target(&asked, KEY)).await;
+    assert_eq!(other.all_requests().len(), 1);
+    daemon.stop().await;
+}
+
+#[tokio::test]
 async fn ten_thousand_urls_are_taken_and_one_more_is_not() {
     let (_world, daemon, origin) = known().await;
     let url = |n: usize| format!("{}/{n}", origin.base());

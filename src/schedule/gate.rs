@@ -53,6 +53,8 @@ struct Own {
     source: Url,
     authority: String,
     site: String,
+    /// Does who asks have a slot of a poll?
+    has_slot: bool,
 }
 
 /// A host that is ours for one hop.
@@ -96,8 +98,19 @@ impl<'p> ClockGate<'p> {
         site: Option<&str>,
     ) -> Self {
         let site = site.unwrap_or_default().to_owned();
-        let own = Own { source: source.clone(), authority: authority(source), site };
+        let (source, authority) = (source.clone(), authority(source));
+        let own = Own { source, authority, site, has_slot: true };
         Self { own: Some(own), ..Self::new(poller, delay) }
+    }
+
+    /// For what is asked at another place that a source has named: it leads to so many
+    /// new places as redirects do.
+    pub(super) fn named_by(poller: &'p Poller, source: &Url, site: Option<&str>) -> Self {
+        let mut gate = Self::of_source(poller, None, source, site);
+        if let Some(own) = &mut gate.own {
+            own.has_slot = false;
+        }
+        Self { is_led: true, ..gate }
     }
 
     /// The same for what is asked right after another place: with the patience of a
@@ -128,7 +141,8 @@ impl<'p> ClockGate<'p> {
     /// A place in the line for a host, if there is any.
     fn place(&self, authority: &str) -> Result<Place, Refusal> {
         let config = self.poller.config.borrow();
-        let is_own = self.own.as_ref().is_none_or(|own| own.authority == authority);
+        let is_elsewhere = |own: &Own| own.has_slot && own.authority != authority;
+        let is_own = !self.own.as_ref().is_some_and(is_elsewhere);
         let most = if is_own { usize::MAX } else { config.fetch.concurrency * SLOW_POLLS / 2 };
         self.poller.lines.place(authority, most).map_err(|waiting| {
             // Until then they have had their turns, if it is not the host that is slow.

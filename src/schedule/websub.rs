@@ -206,8 +206,13 @@ impl Poller {
         if let Some(secret) = &call.secret {
             fields.push(("hub.secret", secret.clone()));
         }
-        let gate = ClockGate::new(self, None);
-        let source = self.store.poll_target(call.source).await.ok().map(|target| target.url);
+        let target = self.store.poll_target(call.source).await.ok();
+        // Any feed names a hub, another one each day if it likes.
+        let gate = match &target {
+            Some(target) => ClockGate::named_by(self, &target.url, target.site_name.as_deref()),
+            None => ClockGate::new(self, None),
+        };
+        let source = target.map(|target| target.url);
         let form = Form { url: call.hub.clone(), fields, source, is_secret };
         let asking = tokio::time::timeout(PATIENCE, self.fetcher.post_form(&form, &gate)).await;
         let Ok(told) = asking else {

@@ -32,6 +32,7 @@ use tonic::{Code, Status};
 
 use self::proto::url_frontier_server::UrlFrontierServer;
 use super::gate::is_borne;
+use super::server::Business;
 use super::{ApiToken, ServeState, TokenFrom};
 use crate::metrics::Metrics;
 use crate::store::{Store, StoreError};
@@ -53,6 +54,8 @@ pub mod proto {
 
 /// Bytes of one message.
 const MAX_MESSAGE: usize = 1 << 20;
+/// And of one that anybody may send: the name of a service.
+const MAX_QUESTION: usize = 4 << 10;
 /// Streams at once, over all connections.
 const MAX_STREAMS: usize = 64;
 /// Answers of one stream that wait to be sent.
@@ -122,7 +125,8 @@ pub(super) fn router(state: ServeState, bound: SocketAddr, stop: CancellationTok
     let health = tonic_health::server::HealthService::from_health_reporter(
         tonic_health::server::HealthReporter::new(),
     );
-    let health = tonic_health::pb::health_server::HealthServer::new(health);
+    let health = tonic_health::pb::health_server::HealthServer::new(health)
+        .max_decoding_message_size(MAX_QUESTION);
     let mut routes = Routes::new(service).add_service(health);
     let description = || {
         tonic_reflection::server::Builder::configure()
@@ -143,6 +147,13 @@ pub(super) fn router(state: ServeState, bound: SocketAddr, stop: CancellationTok
     }))
 }
 
+/// Whoever has sent this has business here.
+fn note_business(request: &Request) {
+    if let Some(business) = request.extensions().get::<Business>() {
+        business.note();
+    }
+}
+
 /// What stands before every call.
 struct Gate {
     token: watch::Receiver<ApiToken>,
@@ -156,6 +167,9 @@ impl Gate {
     async fn pass(&self, request: Request, next: Next) -> Response {
         let (call, began) = (request.uri().path().to_owned(), Instant::now());
         let is_open = call.starts_with(HEALTH);
+        if is_open {
+            note_business(&request);
+        }
         let limit = if is_open { HEALTH_TIMEOUT } else { CALL_TIMEOUT };
         let answered = async {
             if is_open { next.run(request).await } else { self.admit(request, next).await }
@@ -183,6 +197,7 @@ impl Gate {
                 "send the token of {name} as metadata: authorization: Bearer <token>"
             )));
         }
+        note_business(&request);
         // A stream gives its turn back when it has begun.
         let _turn = self.turns.acquire().await;
         next.run(request).await

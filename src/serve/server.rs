@@ -249,6 +249,21 @@ fn described(
     (routes, Arc::new(context))
 }
 
+/// Has a connection brought a call that was let through? Others are closed.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Business(Arc<AtomicBool>);
+
+impl Business {
+    /// It has.
+    pub(super) fn note(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    fn is_noted(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
 /// All connections, and what each of them needs.
 #[derive(Clone)]
 struct Connections {
@@ -389,19 +404,19 @@ impl Connections {
 
     /// Says whether it was us who ended it, and all calls have had their answers.
     async fn serve_calls(&self, stream: &mut TcpStream) -> bool {
-        let called = Arc::new(AtomicBool::new(false));
+        let business = Business::default();
         let inner = TowerToHyperService::new(self.router.clone());
         let service = service_fn({
-            let called = Arc::clone(&called);
-            move |request: hyper::Request<Incoming>| {
-                called.store(true, Ordering::Relaxed);
+            let business = business.clone();
+            move |mut request: hyper::Request<Incoming>| {
+                request.extensions_mut().insert(business.clone());
                 inner.call(request)
             }
         });
-        // A client that calls nothing has no business here, whatever it sends.
+        // A client of which no call is let through has no business here, whatever it sends.
         let mut idle = pin!(async {
             sleep(self.header_timeout).await;
-            if called.load(Ordering::Relaxed) {
+            if business.is_noted() {
                 std::future::pending::<()>().await;
             }
         });

@@ -37,6 +37,18 @@ async fn a_token_is_asked_for_but_not_for_health() {
 }
 
 #[tokio::test]
+async fn what_anybody_may_ask_is_short() {
+    let (_world, daemon, mut client) = started(&config("")).await;
+    let health = "/grpc.health.v1.Health/Check";
+    for (bytes, expected) in [(1_000, Code::NotFound), (10_000, Code::OutOfRange)] {
+        let check = HealthCheckRequest { service: "x".repeat(bytes) };
+        let answer = client.one::<_, HealthCheckResponse>(health, check).await;
+        assert_eq!(answer.unwrap_err().code(), expected, "{bytes}");
+    }
+    daemon.stop().await;
+}
+
+#[tokio::test]
 async fn strangers_who_ask_for_health_and_never_end_are_in_nobodys_way() {
     let world = World::new(&[]);
     let file = tempfile::NamedTempFile::new().unwrap();

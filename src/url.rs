@@ -35,6 +35,8 @@ const MAX_HOST: usize = 254;
 #[derive(Debug, Clone)]
 pub struct SiteRules {
     origin: Url,
+    /// Does the config name the site by https?
+    is_secure: bool,
     twins: Twins,
     hosts: Vec<String>,
     scope: Scope,
@@ -68,6 +70,7 @@ impl SiteRules {
         let origin = learned.unwrap_or(&site.url).clone();
         let domain = origin.domain().and_then(psl::domain_str).map(str::to_owned);
         let mut rules = Self {
+            is_secure: site.url.scheme() == "https",
             twins: site.twins,
             hosts: site.hosts.iter().map(|h| h.to_ascii_lowercase()).collect(),
             scope: site.scope,
@@ -185,9 +188,11 @@ impl SiteRules {
     }
 
     /// May what is meant for the site be told there: on a host of its own, and not
-    /// without https where the site has it?
+    /// without https where the site has it? That the home page redirects to http takes
+    /// nothing from what the config says.
     pub fn is_confidant(&self, url: &Url) -> bool {
-        let is_open = url.scheme() != "https" && self.origin.scheme() == "https";
+        let has_https = self.is_secure || self.origin.scheme() == "https";
+        let is_open = url.scheme() != "https" && has_https;
         !self.is_foreign(url) && !is_open
     }
 
@@ -415,6 +420,23 @@ mod tests {
         SiteRules::new(&site(extra), None)
             .admit(raw, &source)
             .map(|a| format!("{}{}", a.authority, a.path))
+    }
+
+    #[test]
+    fn what_is_meant_for_a_site_with_https_is_told_nowhere_without() {
+        let url = |text: &str| Url::parse(text).expect("a URL");
+        let open = url("http://www.example.org/");
+        for origin in [None, Some(&open)] {
+            let rules = SiteRules::new(&site(""), origin);
+            for (at, expected) in [
+                ("https://www.example.org/s.xml", true),
+                ("https://example.org/s.xml", true),
+                ("http://www.example.org/s.xml", false),
+                ("https://other.example/s.xml", false),
+            ] {
+                assert_eq!(rules.is_confidant(&url(at)), expected, "{origin:?}: {at}");
+            }
+        }
     }
 
     #[test]

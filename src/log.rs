@@ -156,9 +156,10 @@ impl<'writer> FormatFields<'writer> for OneLine {
 }
 
 /// Writes JSON with the control characters escaped that JSON itself lets by:
-/// DEL, the C1 set, which terminals obey, and the two line separators.
+/// DEL, the C1 set, which terminals obey, and the two line separators. No call may
+/// end within a character.
 #[derive(Debug, Clone, Copy)]
-struct AsciiJson<W>(W);
+pub(crate) struct AsciiJson<W>(pub(crate) W);
 
 impl<'a, W: MakeWriter<'a>> MakeWriter<'a> for AsciiJson<W> {
     type Writer = AsciiJson<W::Writer>;

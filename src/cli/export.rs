@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::output::Output;
 use super::question::Question;
 use super::source_of_truth::SourceOfTruth;
-use super::{Failure, Options};
+use super::{Failure, Options, humane};
 
 /// How it is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -81,7 +81,7 @@ pub async fn run(args: &Args, options: &Options, out: &mut Output) -> Result<(),
         let urls = answer.get("urls").and_then(Value::as_array).cloned().unwrap_or_default();
         for url in urls.iter().filter(|url| is_wanted(url, args)) {
             match args.format {
-                Format::Jsonl => out.line(&url.to_string())?,
+                Format::Jsonl => out.json_line(url)?,
                 Format::Csv => out.line(&row(url))?,
             }
         }
@@ -122,11 +122,15 @@ fn row(url: &Value) -> String {
     cells.join(",")
 }
 
-/// One value (RFC 4180); nothing where it is null.
+/// One value (RFC 4180); nothing where it is null. A terminal takes nothing in it for a
+/// command.
 fn cell(value: &Value) -> String {
     let text = match value {
         Value::Null => return String::new(),
-        Value::String(text) => text.clone(),
+        Value::String(text) => {
+            let lines: Vec<_> = text.split('\n').map(humane::safe).collect();
+            lines.join("\n")
+        }
         other => other.to_string(),
     };
     if text.contains([',', '"', '\n', '\r']) {
@@ -147,6 +151,8 @@ mod tests {
             (json!("https://a.test/?q=1"), "https://a.test/?q=1"),
             (json!("a,b"), "\"a,b\""),
             (json!("say \"no\""), "\"say \"\"no\"\"\""),
+            (json!("a\nb"), "\"a\nb\""),
+            (json!("\u{1b}[2J\u{9b}2J"), "\\u{1b}[2J\\u{9b}2J"),
             (json!(0.5), "0.5"),
         ] {
             assert_eq!(cell(&value), expected);

@@ -7,6 +7,7 @@
 use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
 
 use super::humane;
+use crate::log::AsciiJson;
 
 /// Columns of a line where nobody says how many there are.
 pub const USUAL_WIDTH: usize = 100;
@@ -170,9 +171,15 @@ impl Output {
         self.line(&painted)
     }
 
-    /// Writes a value as indented JSON.
+    /// Writes a value as indented JSON; a terminal takes nothing in it for a command.
     pub fn json<T: serde::Serialize>(&mut self, value: &T) -> io::Result<()> {
-        serde_json::to_writer_pretty(&mut self.out, value)?;
+        serde_json::to_writer_pretty(AsciiJson(&mut self.out), value)?;
+        writeln!(self.out)
+    }
+
+    /// The same in one line.
+    pub fn json_line<T: serde::Serialize>(&mut self, value: &T) -> io::Result<()> {
+        serde_json::to_writer(AsciiJson(&mut self.out), value)?;
         writeln!(self.out)
     }
 

@@ -176,8 +176,8 @@ const ESCAPED: u16 = 0x100;
 const STAR: u16 = 0x2a;
 const DOLLAR: u16 = 0x24;
 
-/// The octets of a path: those that need an escape marked as such, however they
-/// are written, the others as they are.
+/// The octets of a path: those that need an escape, or that no URL may hold without one,
+/// marked as such, however they are written, the others as they are.
 fn octets(text: &str) -> Vec<u16> {
     let mut out = Vec::new();
     let mut bytes = text.bytes();
@@ -188,7 +188,7 @@ fn octets(text: &str) -> Vec<u16> {
             let kept = u8::try_from(octet)
                 .is_ok_and(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_' | b'~'));
             out.push(if kept { octet } else { octet | ESCAPED });
-        } else if byte.is_ascii_graphic() {
+        } else if byte.is_ascii_graphic() && !b"\"'<>\\^`{|}".contains(&byte) {
             out.push(u16::from(byte));
         } else {
             out.push(u16::from(byte) | ESCAPED);

@@ -120,7 +120,7 @@ struct Scan<'a> {
     rest: &'a str,
 }
 
-impl Scan<'_> {
+impl<'t> Scan<'t> {
     fn eat(&mut self, set: &[u8]) -> bool {
         let hit = self.rest.bytes().next().is_some_and(|b| set.contains(&b));
         if hit {
@@ -138,6 +138,20 @@ impl Scan<'_> {
         let (digits, rest) = self.rest.split_at(len);
         self.rest = rest;
         digits.parse().ok()
+    }
+
+    /// The name of a zone where a `T` should be: in the `date()` of PHP, that letter is it.
+    /// The offset may follow the time.
+    fn zone_before_time(&mut self) -> Option<&'t str> {
+        let len = self.rest.bytes().take_while(u8::is_ascii_alphabetic).count();
+        let (name, rest) = self.rest.split_at(len);
+        let is_one = (2..=5).contains(&len)
+            && rest.starts_with(|c: char| c.is_ascii_digit())
+            && rest.contains(':');
+        is_one.then(|| {
+            self.rest = rest;
+            name
+        })
     }
 
     fn blanks(&mut self) -> bool {
@@ -220,7 +234,8 @@ fn epoch(text: &str) -> Option<Lastmod> {
 /// What may follow a whole date.
 fn after_day(mut scan: Scan<'_>, year: i64, month: i64, day: i64) -> Option<Lastmod> {
     let whole = at_day(year, month, day, Precision::Day)?;
-    let time = scan.eat(b"Tt_") | scan.blanks();
+    let zone = scan.zone_before_time();
+    let time = zone.is_some() | scan.eat(b"Tt_") | scan.blanks();
     if scan.rest.is_empty() {
         return Some(whole);
     }
@@ -229,7 +244,8 @@ fn after_day(mut scan: Scan<'_>, year: i64, month: i64, day: i64) -> Option<Last
             return Some(whole);
         }
         let clock = clock(&mut scan)?;
-        let Some(offset) = zone_of(scan.rest) else {
+        let behind = zone.filter(|_| scan.rest.trim().is_empty()).unwrap_or(scan.rest);
+        let Some(offset) = zone_of(behind) else {
             // The day is as written; the hour cannot be known.
             return named_or_blank(scan.rest).then_some(whole);
         };

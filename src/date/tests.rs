@@ -137,6 +137,25 @@ fn minutes_and_seconds_of_one_digit_are_read() {
 }
 
 #[test]
+fn the_name_of_a_zone_may_stand_for_the_letter_before_the_time() {
+    let table = [
+        ("2017-01-02CET15:04:05+01:00", "2017-01-02T14:04:05Z"),
+        ("2017-01-02UTC15:04:05+00:00", "2017-01-02T15:04:05Z"),
+        ("2017-01-02EST15:04:05", "2017-01-02T20:04:05Z"),
+        ("2017-01-02XYZ15:04:05+05:30", "2017-01-02T09:34:05Z"),
+        ("2017-01-02TT15:04:05Z", "2017-01-02T15:04:05Z"),
+        // Where neither is known, the day is as written.
+        ("2017-01-02XYZ15:04:05", "2017-01-02T00:00:00Z"),
+    ];
+    for (text, want) in table {
+        assert_eq!(lastmod(text).map(|date| date.at.to_string()).as_deref(), Some(want), "{text}");
+    }
+    for text in ["2017-01-02UTC15", "2017-01-02version15:04:05"] {
+        assert_eq!(lastmod(text), None, "{text}");
+    }
+}
+
+#[test]
 fn a_zone_that_says_its_offset_too_is_read_where_both_agree() {
     let table = [
         ("Mon, 02 Jan 2017 15:04:05 MST-07:00", "2017-01-02T22:04:05Z"),

@@ -18,7 +18,8 @@ use super::issue::IssueCode;
 use super::xml::{Cx, Next, Ns, Tag};
 use super::{Context, DocumentKind, Hints, Sink, loc};
 use hints::Hint;
-pub(crate) use hints::{absolute, relation};
+use hints::absolute;
+pub(crate) use hints::{of_document, relation};
 use item::{Field, Item, LinkTag};
 use tombstone::Tombstones;
 
@@ -274,9 +275,9 @@ impl<'a, 's> FeedReader<'a, 's> {
         }
     }
 
-    fn feed_child(&mut self, tag: &Tag<'_>, depth: usize, core: bool, cx: &Cx<'_>) {
+    fn feed_child(&mut self, tag: &Tag<'_>, depth: usize, core: bool, cx: &mut Cx<'_>) {
         if tag.local == "link" && (core || tag.ns == Ns::Atom) && depth <= 3 {
-            hints::link(tag, in_force(&self.bases, self.ctx), &mut self.hints);
+            hints::link(tag, in_force(&self.bases, self.ctx), &mut self.hints, cx);
         } else if let Some(hint) = Hint::of(tag, core) {
             self.open_field(Role::Feed(hint), depth, cx);
         }

@@ -86,6 +86,8 @@ impl Head {
                     "body" | "/head" => return,
                     "base" => self.set_base(attributes),
                     "link" => self.link(attributes),
+                    // Of these only a foreign element may end with its own tag (HTML, 13.1.2.1).
+                    "svg" if ends_itself(attributes) => {}
                     raw @ ("script" | "style" | "title" | "noscript" | "template" | "textarea"
                     | "svg") => {
                         rest = skip_raw(beyond, raw);
@@ -160,6 +162,12 @@ fn attr(attributes: &str, name: &str) -> Option<String> {
     Attributes::new(attributes)
         .find(|(written, _)| written.eq_ignore_ascii_case(name))
         .map(|(_, value)| unescape(value).into_owned())
+}
+
+/// Is a start tag all of its element? A `/` at its end may be that of a value without quotes.
+fn ends_itself(attributes: &str) -> bool {
+    let last = |text| Attributes::new(text).last().map(|(_, value)| value);
+    attributes.strip_suffix('/').is_some_and(|before| last(before) == last(attributes))
 }
 
 /// Where in a tag a byte stands, as the tokenizer of HTML has it.
@@ -263,6 +271,24 @@ mod tests {
         for nothing in ["<!-->", "<!--->", "1 < 2, \"", "<>", "a <= b", "<!-- --->", "<3 = '"] {
             let found = of(&format!("{nothing}<link rel=feed href=/feed.xml>"));
             assert_eq!(strings(&found.feeds), ["https://example.com/feed.xml"], "{nothing}");
+        }
+    }
+
+    #[test]
+    fn a_drawing_hides_what_is_in_it_and_one_that_ends_itself_nothing() {
+        for (drawing, hides) in [
+            ("<svg/>", false),
+            ("<svg hidden />", false),
+            ("<SVG class='a/'/>", false),
+            ("<svg class=a />", false),
+            ("<svg></svg>", false),
+            // The slash is of the value.
+            ("<svg class=a/>", true),
+            ("<svg class='/'>", true),
+            ("<title/>", true),
+        ] {
+            let found = of(&format!("{drawing}<link rel=feed href=/feed.xml>"));
+            assert_eq!(found.feeds.is_empty(), hides, "{drawing}");
         }
     }
 

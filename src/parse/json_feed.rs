@@ -19,7 +19,7 @@ use super::digest::Digest;
 use super::issue::{IssueCode, Issues};
 use super::text::Text;
 use super::xml::Cx;
-use super::{Context, Entry, Hints, Item, Sink, loc};
+use super::{Context, Entry, Hints, Item, Sink, feed, loc};
 use crate::date;
 use crate::model::Lastmod;
 use loose::{Document, Found, RawItem};
@@ -182,6 +182,14 @@ impl Reading<'_, '_> {
             digest.field("", &found.text);
         }
         Some(Held { loc: url, published, updated, digest: digest.value(), spot: raw.spot })
+    }
+
+    /// A link of the document itself, if it may be used.
+    fn of_document(&mut self, url: &str) -> Option<String> {
+        feed::of_document(url, self.ctx.base).unwrap_or_else(|code| {
+            self.note(code, self.progress.spot(), url);
+            None
+        })
     }
 
     fn give(&mut self, held: &Held) {

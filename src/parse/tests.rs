@@ -166,6 +166,14 @@ fn the_link_of_an_rss_item_is_chosen_by_the_rules() {
             "<item><link>https://e.com/a</link><dc:date>2020-01-01</dc:date><pubDate>Sat, 21 Nov 2026 08:00:00 GMT</pubDate></item>",
             &["https://e.com/a 2026-11-21T08:00:00Z"],
         ),
+        (
+            "<item><link>https://e.com/a</link><pubDate>2026-11-01</pubDate><updated>2026-11-21</updated></item>",
+            &["https://e.com/a 2026-11-01,2026-11-21"],
+        ),
+        (
+            "<item><source><updated>2026-11-02</updated></source><published>2026-11-01</published><link>https://e.com/a</link></item>",
+            &["https://e.com/a 2026-11-01"],
+        ),
         ("<item xml:base='https://b.com/x/'><link>a</link></item>", &["https://b.com/x/a "]),
         (
             "<item><enclosure url='https://e.com/a.mp3'><link>https://e.com/a</link></item><item><link>/b</link></item>",

@@ -9,6 +9,9 @@ use crate::parse::{Hints, loc};
 
 /// Hubs kept of one document.
 const MAX_HUBS: usize = 8;
+/// Bytes of a URL that a document gives for itself, a hub or another page of it. A longer
+/// one is hardly one (Sitemaps protocol: 2,048), and it is kept and asked for.
+const MAX_URL: usize = 2_048;
 
 /// An element of the feed (not of an item) that is a hint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -92,17 +95,32 @@ impl Schedule {
 }
 
 /// A link of the feed itself.
-pub(super) fn link(tag: &Tag<'_>, base: &Url, hints: &mut Hints) {
+pub(super) fn link(tag: &Tag<'_>, base: &Url, hints: &mut Hints, cx: &mut Cx<'_>) {
     let (Some(rel), Some(href)) = (tag.attr("rel"), tag.attr("href")) else { return };
-    if let Some(url) = absolute(&href, base) {
-        // One relation, or several as in HTML, each by its name or its URI.
-        let names = rel.split_whitespace().filter_map(|rel| rel.rsplit('/').next());
-        names.for_each(|name| relation(name, &url, hints));
+    match of_document(&href, base) {
+        Ok(Some(url)) => {
+            // One relation, or several as in HTML, each by its name or its URI.
+            let names = rel.split_whitespace().filter_map(|rel| rel.rsplit('/').next());
+            names.for_each(|name| relation(name, &url, hints));
+        }
+        Ok(None) => {}
+        Err(code) => cx.note(code, &href),
     }
 }
 
-/// Takes over what a link of this relation says.
+/// A link of a document itself as an absolute URL of the web. `Err` where it is too long.
+pub(crate) fn of_document(href: &str, base: &Url) -> Result<Option<String>, IssueCode> {
+    match absolute(href, base) {
+        Some(url) if url.len() > MAX_URL => Err(IssueCode::UrlTooLong),
+        url => Ok(url),
+    }
+}
+
+/// Takes over what a link of this relation says, if its URL is not too long.
 pub(crate) fn relation(rel: &str, url: &str, hints: &mut Hints) {
+    if url.len() > MAX_URL {
+        return;
+    }
     let is = |word: &str| rel.eq_ignore_ascii_case(word);
     let text = || url.to_owned();
     if is("hub") {

@@ -181,6 +181,41 @@ fn hints_to_pollers_are_read() {
 }
 
 #[test]
+fn a_hint_with_a_url_that_is_too_long_is_none() {
+    let (fits, long) = ("x".repeat(2_000), "x".repeat(2_048));
+    for (path, is_kept) in [(fits, true), (long, false)] {
+        let of = |rel: &str| format!("<link rel='{rel}' href='/{path}'/>");
+        let links = ["self", "hub", "next", "prev-archive"].map(of).concat();
+        let atom = format!("<feed xmlns='http://www.w3.org/2005/Atom'>{links}</feed>");
+        let json = format!(
+            "{{\"version\": \"1\", \"feed_url\": \"/{path}\", \"next_url\": \"/{path}\",\
+             \"hubs\": [{{\"url\": \"/{path}\"}}], \"items\": []}}"
+        );
+        for (document, count) in [(atom, 4), (json, 3)] {
+            let report = deleted(&document).1;
+            let hints = &report.hints;
+            assert_eq!(hints.hubs.len(), usize::from(is_kept), "{document}");
+            assert_eq!(hints.self_url.is_some(), is_kept, "{document}");
+            assert_eq!(hints.next_page.is_some(), is_kept, "{document}");
+            let long = report.issues.iter().find(|issue| issue.code.as_str() == "url-too-long");
+            assert_eq!(long.map(|issue| issue.count), (!is_kept).then_some(count), "{document}");
+        }
+        let base = Url::parse("https://example.com/feed.xml").expect("a URL");
+        let mut hints = crate::parse::Hints::default();
+        let header = format!("</{path}>; rel=\"hub self next\"");
+        crate::parse::html::complete_hints(&[header], &base, &mut hints);
+        assert_eq!(hints.hubs.len(), usize::from(is_kept));
+        assert_eq!((hints.self_url.is_some(), hints.next_page.is_some()), (is_kept, is_kept));
+    }
+}
+
+#[test]
+fn of_a_name_of_json_that_comes_again_the_last_counts() {
+    let json = "{\"version\": \"1\", \"feed_url\": \"/a\", \"feed_url\": \"/b\", \"items\": []}";
+    assert_eq!(deleted(json).1.hints.self_url.as_deref(), Some("https://example.com/b"));
+}
+
+#[test]
 fn a_link_may_have_several_relations() {
     let link = "<link rel='self http://www.iana.org/assignments/relation/HUB' href='/x'/>";
     let feed = format!("<feed xmlns='http://www.w3.org/2005/Atom'>{link}</feed>");

@@ -6,7 +6,7 @@ use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Seq
 
 use super::Reading;
 use super::place::{Progress, Spot};
-use crate::parse::feed::{absolute, relation};
+use crate::parse::feed::relation;
 
 /// The fields of an item that matter, as texts.
 #[derive(Debug, Default)]
@@ -126,15 +126,14 @@ impl<'de> Visitor<'de> for Document<'_, '_, '_> {
                 }
                 "items" => map.next_value_seed(Items { reading, what: What::Items })?,
                 "hubs" => map.next_value_seed(Items { reading, what: What::Hubs })?,
+                // Of a name that comes again the last counts, as for all who read JSON.
                 "feed_url" => {
-                    reading.hints.self_url = map
-                        .next_value_seed(Loose::Text)?
-                        .and_then(|u| absolute(&u, reading.ctx.base));
+                    let url = map.next_value_seed(Loose::Text)?;
+                    reading.hints.self_url = url.and_then(|url| reading.of_document(&url));
                 }
                 "next_url" => {
-                    reading.hints.next_page = map
-                        .next_value_seed(Loose::Text)?
-                        .and_then(|u| absolute(&u, reading.ctx.base));
+                    let url = map.next_value_seed(Loose::Text)?;
+                    reading.hints.next_page = url.and_then(|url| reading.of_document(&url));
                 }
                 _ => {
                     map.next_value::<IgnoredAny>()?;
@@ -200,8 +199,7 @@ impl<'de> Visitor<'de> for Items<'_, '_, '_> {
                 (What::Items, Some(item)) => self.reading.item(&item),
                 (What::Hubs, Some(item)) if item.is_of_another_protocol() => {}
                 (What::Hubs, Some(item)) => {
-                    if let Some(hub) =
-                        item.url.and_then(|url| absolute(&url.text, self.reading.ctx.base))
+                    if let Some(hub) = item.url.and_then(|url| self.reading.of_document(&url.text))
                     {
                         relation("hub", &hub, &mut self.reading.hints);
                     }

@@ -180,6 +180,20 @@ fn groups_are_told_apart_as_the_standard_says() {
     }
 }
 
+/// RFC 9309 section 2.2.4: no other record may end a group. Sites that name an agent for
+/// its delay alone hardly mean it so, but who reads it otherwise fetches what others do not.
+#[test]
+fn agents_named_for_a_delay_alone_have_the_rules_behind_unless_an_empty_rule_ends_the_list() {
+    for (empty, is_allowed) in [("", false), ("Disallow:\n", true), ("Allow:\n", true)] {
+        let text = format!("User-agent: a\nCrawl-delay: 10\n{empty}\nUser-agent: b\nDisallow: /\n");
+        let robots = Robots::parse(text.as_bytes());
+        assert_eq!(robots.allows("a", "/x"), is_allowed, "{text:?}");
+        assert!(!robots.allows("b", "/x"));
+        assert_eq!(robots.crawl_delay("a").map(|delay| delay.as_secs()), Some(10));
+        assert_eq!(robots.crawl_delay("b"), None);
+    }
+}
+
 #[test]
 fn a_defect_of_the_file_is_at_its_line_and_byte() {
     let text = "\u{feff}Disallow: /a\r\nUser-agent: *\r\nnonsense here\r\nAllow: /b\r\n\

@@ -191,7 +191,7 @@ impl Extension {
         self.elements += 1;
         for (name, value) in tag.attributes() {
             if !name.starts_with("xmlns") {
-                let value = crate::parse::xml::unescape(value).into_owned();
+                let value = loc::trim(&crate::parse::xml::unescape(value)).to_owned();
                 self.add_field(format!("{}@{name}", tag.local), value);
             }
         }
@@ -278,14 +278,14 @@ impl Extension {
             }
             return;
         }
-        let href = tag.attr("href").map(|href| loc::trim(&href).to_owned()).unwrap_or_default();
+        let value = |name: &str| tag.attr(name).map(|value| loc::trim(&value).to_owned());
+        let href = value("href").unwrap_or_default();
         if href.is_empty() {
             cx.note(IssueCode::MissingAttribute, "link href");
             return;
         }
         fields::whole_reference(&href, &mut |code, sample| cx.note(code, sample));
-        let hreflang = tag.attr("hreflang").map(std::borrow::Cow::into_owned);
-        let media = tag.attr("media").map(std::borrow::Cow::into_owned);
+        let (hreflang, media) = (value("hreflang"), value("media"));
         match &hreflang {
             Some(code) if !language::is_hreflang(code) => {
                 cx.note(IssueCode::InvalidAttributeValue, code);

@@ -253,14 +253,20 @@ impl MarkEnd {
     }
 }
 
+/// End tags of a page that are passed over behind a document.
+const MAX_BEHIND: usize = 4;
+
 /// Is the last end tag of some markup, which may be cut, that of an element with this
-/// local name?
+/// local name? Those of a page that somebody put around it are passed over.
 pub(super) fn ends_with_end_of(markup: &str, element: &str) -> bool {
-    let Some(at) = memchr::memmem::rfind(markup.as_bytes(), b"</") else { return false };
-    let inner = markup.get(at + "</".len()..).unwrap_or_default();
-    let name = inner.get(..NameLen::of(inner.as_bytes()).len).unwrap_or_default();
-    let local = name.rsplit_once(':').map_or(name, |(_, local)| local);
-    local.eq_ignore_ascii_case(element)
+    let ends = memchr::memmem::rfind_iter(markup.as_bytes(), b"</").map(|at| {
+        let inner = markup.get(at + "</".len()..).unwrap_or_default();
+        let name = inner.get(..NameLen::of(inner.as_bytes()).len).unwrap_or_default();
+        name.rsplit_once(':').map_or(name, |(_, local)| local)
+    });
+    let of_page = |name: &&str| ["body", "html"].iter().any(|page| page.eq_ignore_ascii_case(name));
+    let last = ends.take(MAX_BEHIND).find(|name| !of_page(name));
+    last.is_some_and(|name| name.eq_ignore_ascii_case(element))
 }
 
 /// Is the last tag of some markup a start tag? Looks no further back than it.

@@ -181,6 +181,9 @@ fn what_a_comment_hides_stays_hidden_where_the_document_was_cut_within_it() {
         // It ends: that of the comment was forgotten.
         ("<a><b/><!-- <c><d/></a>", "<1:a><2:b></2><2:d></2></1>"),
         ("<p:a><!-- <c><d/></p:a>", "<1:a><2:d></2></1>"),
+        // So it does where it was put into a page.
+        ("<a><!-- <c><d/></a>\n</body></HTML>\n", "<1:a><2:d></2></1>"),
+        ("<a><b/><!-- <c/><d/></body></html>", "<1:a><2:b></2>"),
         // What was meant to be its end is there.
         ("<a><!-- x -><c/><d/>", "<1:a><2:c></2><2:d></2>"),
     ];

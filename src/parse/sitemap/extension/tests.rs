@@ -263,6 +263,26 @@ fn links_to_apps_and_of_other_relations_lack_no_attribute() {
 }
 
 #[test]
+fn blanks_around_an_attribute_are_no_part_of_what_it_says() {
+    let links = "<xhtml:link rel=' alternate ' hreflang='\n en ' href=' https://e.com/a '/>\
+        <xhtml:link rel='alternate' hreflang='de\u{a0}' media=' print ' href='https://e.com/de'/>";
+    let video = "<video:video><video:price currency=' EUR ' type='rent\n'>1</video:price>\
+        <video:uploader info=' https://e.com/u '>U</video:uploader></video:video>";
+    let found = read(&format!("<url><loc>https://e.com/a</loc>{links}{video}</url>"));
+    assert_eq!(found.count(IssueCode::InvalidAttributeValue), 0, "{:?}", found.issues);
+    assert_eq!(found.count(IssueCode::HreflangNoSelf), 0, "{:?}", found.issues);
+    let said = &found.extensions[0];
+    let codes: Vec<_> = said.alternates.iter().map(|link| link.hreflang.as_deref()).collect();
+    assert_eq!(codes, [Some("en"), Some("de")]);
+    assert_eq!(said.alternates[1].media.as_deref(), Some("print"));
+    let price = &said.videos[0].prices[0];
+    let price = (price.currency.as_deref(), price.kind.as_deref());
+    assert_eq!(price, (Some("EUR"), Some("rent")));
+    let uploader = said.videos[0].uploader.as_ref().and_then(|uploader| uploader.info.as_deref());
+    assert_eq!(uploader, Some("https://e.com/u"));
+}
+
+#[test]
 fn extensions_are_known_in_the_wrong_namespaces_that_sites_give_them() {
     let entry = "<url><loc>https://e.com/a</loc>\
         <xhtml:link rel='alternate' hreflang='en' href='https://e.com/a'/>\

@@ -300,6 +300,27 @@ async fn whoever_is_asked_explains_a_url_by_what_its_owner_remembers() {
 }
 
 #[tokio::test]
+async fn a_price_falls_whichever_daemon_fetchers_ask_for_more_than_is_due() {
+    let Some(three) = Three::start("asking for more", sitemap()).await else { return };
+    three.wait_for_urls(URLS).await;
+    let owner = three.look.text("SELECT node FROM partitions WHERE part = 0").unwrap();
+    // One that others move the price for, and of whose hosts nothing is ever settled.
+    let asked = three.names().iter().position(|name| *name != owner).unwrap();
+    let asked = &three.daemons[asked];
+    let price = || three.look.text("SELECT price FROM prices").map(|text| text.parse().unwrap());
+    lease(asked, 1_000, None).await;
+    let first: f64 = asked.wait("a price", async || price()).await;
+    let lower = async || {
+        // The owner of the price looks each second what others have told.
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        asked.clock.advance(60 * MINUTE);
+        lease(asked, 1_000, None).await;
+        price().filter(|price: &f64| *price < 0.9 * first)
+    };
+    asked.wait("a lower price", lower).await;
+}
+
+#[tokio::test]
 async fn what_others_have_leased_is_handed_out_where_the_own_connection_breaks() {
     let Some(three) = Three::start("a connection that breaks", sitemap()).await else { return };
     three.wait_for_urls(URLS).await;

@@ -90,7 +90,7 @@ impl State {
         let Some(row) = self.url_row(url)? else { return Ok(None) };
         let beliefs = self.beliefs_of(&row)?;
         let (mean, price) = (self.mean_priority(row.site)?, self.price(row.crawl)?);
-        let of_all = self.lessons(Scope::All)?.trust.clone();
+        let of_all = self.lessons(Scope::All)?.trust;
         let lastmod = lastmod_of(&self.lessons(Scope::Host(row.host))?.trust, &of_all);
         Ok(Some(Around { beliefs, lastmod, mean, price }))
     }

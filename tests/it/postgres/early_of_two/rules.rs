@@ -149,6 +149,9 @@ impl Run {
         for store in self.all() {
             while store.maintain().await.unwrap() {}
         }
+        // The price moves with the first call; the other daemon hears of it a moment later.
+        self.lease(ask(1), 1).await;
+        self.all_know_the_price().await;
         self.drain().await;
         self.audit().await;
     }

@@ -72,7 +72,7 @@ impl Look {
 }
 
 /// What a URL's host and others teach of it: `trust` and `prior` fill this in.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Beliefs {
     /// Changes a day of pages like it.
     pub rate: f64,

@@ -36,7 +36,7 @@ impl Signal {
 }
 
 /// One value per kind of signal.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Default, serde::Serialize, serde::Deserialize)]
 pub struct PerSignal<T>(pub [T; 4]);
 
 impl<T> PerSignal<T> {

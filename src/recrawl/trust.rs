@@ -115,7 +115,7 @@ const NUMBERS: usize = 10;
 pub const PACKED: usize = (4 * NUMBERS + 5) * 4;
 
 /// What can be told of the trust in one kind of signal.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Record {
     /// How likely one signal is right, 0 to 1.
     pub right: f64,

@@ -129,7 +129,16 @@ impl State {
         }
         let (before, now) = (self.ledger(crawl)?, self.steady_ms());
         if before.asked < asked {
-            self.learning.note_ledger(crawl, before).asked = asked;
+            // Who moves the price for all hears of it at once: of a daemon that has no hosts
+            // of the crawl nothing is settled, and else nothing is written.
+            let is_ours = self.owns(0);
+            let learning = &mut self.learning;
+            let ledger = if is_ours {
+                learning.note_ledger(crawl, before)
+            } else {
+                learning.change_ledger(crawl, before)
+            };
+            ledger.asked = asked;
         }
         if let Some(ledger) = self.learning.ledgers.get_mut(&crawl) {
             // Not kept, so nothing is to be written.

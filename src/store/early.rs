@@ -8,8 +8,9 @@
 //!
 //! Keeps: a call reads a bounded number of rows, a round goes through each band of a host
 //! where enough of what it finds is worth the price and in growing steps where it is not,
-//! a host that must be left alone takes no more room than one look fills, and a round that
-//! finds nothing is repeated only when the price has fallen, or a day later.
+//! a host that must be left alone takes no more room than one look fills, a round that
+//! finds nothing is repeated only when the price has fallen, or a day later, and what is in
+//! line again where it was is not missed by a round that is past that place.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -19,7 +20,7 @@ use super::rows::{LISTED_WITH_VALUED, REST_WITH_VALUED, UrlRow, read_listed};
 use super::sql::params;
 use super::state::State;
 use super::{StoreError, engine, timestamp};
-use crate::by_id::ById;
+use crate::by_id::{ById, IdSet};
 use crate::model::{CrawlId, HostId, SiteId};
 use crate::queue::{Candidate, Claim};
 
@@ -51,6 +52,9 @@ const OF_SITES: usize = 4_096;
 const HELD_OF_SITES: usize = 131_072;
 /// but none that began since then, or with many callers each call would begin one.
 const STAYS_MS: i64 = 3_600_000;
+/// Hosts that are remembered at most for what has come back to them: of more, all rounds
+/// begin anew.
+const BACK: usize = 4_096;
 /// Callers that wait are woken for so long for a look that is to go on.
 const GOES_ON_MS: i64 = 5_000;
 
@@ -95,6 +99,8 @@ struct Round {
     found: usize,
     /// Does it step over less at once than the last did, to come to other places?
     is_close: bool,
+    /// So much of what has come back since others began is known to it.
+    heard: usize,
 }
 
 /// What is left to a call that looks.
@@ -138,6 +144,11 @@ pub(super) struct EarlyLooks {
     rounds: HashMap<Whose, Round>,
     /// When the last call ended for what it may read, so that the next is to go on.
     cut_at: ById<CrawlId, i64>,
+    /// Hosts to which something has come back at the place that it had, of which a round
+    /// may be past.
+    back: Vec<(CrawlId, HostId)>,
+    /// Has any round heard of the last of these?
+    is_heard: bool,
 }
 
 impl EarlyLooks {
@@ -156,6 +167,41 @@ impl EarlyLooks {
     pub(super) fn clear(&mut self) {
         self.rounds.clear();
         self.cut_at.clear();
+        self.back.clear();
+    }
+
+    /// A URL that was held back is in line again where it was, however long ago it got that
+    /// place: rounds that have begun go through its host once more.
+    pub(super) fn came_back(&mut self, crawl: CrawlId, host: HostId) {
+        let is_last = self.back.last() == Some(&(crawl, host)) && !self.is_heard;
+        if self.rounds.is_empty() || is_last {
+            return;
+        }
+        if self.back.len() >= BACK {
+            self.rounds.clear();
+            self.back.clear();
+            return;
+        }
+        self.back.push((crawl, host));
+        self.is_heard = false;
+    }
+
+    /// A round hears to which of its hosts, which are in order, something has come back.
+    fn hear(&mut self, whose: &Whose, hosts: &[HostId]) {
+        let Some(round) = self.rounds.get_mut(whose) else { return };
+        let news = self.back.get(round.heard..).unwrap_or_default();
+        if news.is_empty() {
+            return;
+        }
+        let is_theirs = |host: &HostId| whose.1.is_empty() || hosts.binary_search(host).is_ok();
+        let of_crawl = news.iter().filter(|(crawl, _)| *crawl == whose.0).map(|(_, host)| *host);
+        let again: IdSet<HostId> = of_crawl.filter(is_theirs).collect();
+        for line in [&mut round.left, &mut round.aside] {
+            line.retain(|reached| !again.contains(&reached.host));
+        }
+        round.left.extend(again.into_iter().map(Reached::nothing));
+        round.heard = self.back.len();
+        self.is_heard = true;
     }
 
     pub(super) fn forget(&mut self, crawl: CrawlId) {
@@ -164,8 +210,12 @@ impl EarlyLooks {
     }
 
     /// Begins a round where there is room for it, or another makes room.
-    fn begin(&mut self, whose: &Whose, round: Round) {
+    fn begin(&mut self, whose: &Whose, mut round: Round) {
         self.rounds.remove(whose);
+        if self.rounds.is_empty() {
+            self.back.clear();
+        }
+        round.heard = self.back.len();
         while !whose.1.is_empty() {
             let others = || self.rounds.iter().filter(|((_, sites), _)| !sites.is_empty());
             let held = others()
@@ -203,6 +253,7 @@ impl State {
         }
         let (crawl, now, whose) = (call.crawl, call.now, (call.crawl, call.sites.clone()));
         self.begin_round(&whose, hosts, now)?;
+        self.early.hear(&whose, hosts);
         // Not before, or a host that is paused would keep all others from the next round.
         if let Some(round) = self.early.rounds.get_mut(&whose)
             && round.left.is_empty()
@@ -297,6 +348,7 @@ impl State {
             looked_at: 0,
             found: 0,
             is_close,
+            heard: 0,
         };
         self.early.begin(whose, round);
         Ok(())

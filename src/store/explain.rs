@@ -1,44 +1,114 @@
 //! Why a URL is due when it is, and how far sources and hosts are believed: read
 //! models of what was learned.
 //!
-//! Taken from the tables by the functions that the queue orders by, so that
-//! what is told is what decides.
+//! Taken by the functions that the queue orders by, so that what is told is what
+//! decides: of one URL from the memory of whoever would lease it ([`Around`]), where
+//! that can be asked, and else from the tables, which are a few looks behind.
+
+use std::time::Duration;
 
 use super::sql::{Connection, OptionalExtension};
 use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
 
-use super::learn::{self, Lessons, Scope};
+use super::hosts::partition_of_url;
+use super::learn::{self, Scope};
 use super::ledger::Ledger;
+use super::orders::Order;
+use super::peers::Owner;
 use super::policy::{Policy, SitePolicy};
 use super::rows::{self, UrlRow};
+use super::state::State;
 use super::views::{Learned, SignalView, SourceView, Trusted, UrlState, UrlView};
 use super::worth::{MEAN_PRIORITY, worth};
-use super::{StoreError, engine, timestamp};
+use super::writer::Lane;
+use super::{Store, StoreError, engine, timestamp};
 use crate::model::{HostId, Reason, UrlId};
 use crate::recrawl;
 use crate::recrawl::explain::Explanation;
 use crate::recrawl::model::{Beliefs, UrlState as Model};
 use crate::recrawl::prior::Bucket;
 use crate::recrawl::signal::Signal;
-use crate::recrawl::trust::{self, Trust};
+use crate::recrawl::trust::{self, Record, Trust};
 use crate::recrawl::value::{REFERENCE, Worth};
 
+/// Memory is waited for so long. A writer that is at something longer, or that cannot
+/// write, keeps nobody from what the tables say.
+const RECALLS: Duration = Duration::from_secs(1);
+
 /// What is learned around one URL.
-struct Around {
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub(super) struct Around {
     beliefs: Beliefs,
-    host: Lessons,
-    all: Lessons,
+    /// What is told of the lastmods of its host.
+    lastmod: Record,
+    /// Mean priority of its site.
     mean: f64,
     price: f64,
 }
 
+impl Store {
+    /// What a lease of a URL would be decided by now, as the daemon remembers it that
+    /// has it; nothing where that does not say so soon.
+    pub(super) async fn recalled(&self, url: UrlId) -> Option<Around> {
+        self.inner.writer.as_ref()?;
+        if !self.policy().learns() {
+            return None;
+        }
+        let owner = match &self.inner.peers {
+            Some(peers) => peers.owner(partition_of_url(url)),
+            None => Owner::Us,
+        };
+        let recalling = async {
+            match (owner, &self.inner.peers) {
+                (Owner::Us, _) => self.recall_here(url).await,
+                (Owner::At(address), Some(peers)) => {
+                    peers.ask(&address, &Order::Recall(url)).await?.recalled()
+                }
+                _ => Ok(None),
+            }
+        };
+        tokio::time::timeout(RECALLS, recalling).await.ok()?.unwrap_or_else(|error| {
+            tracing::debug!(%error, "explained by what the tables say");
+            None
+        })
+    }
+
+    /// The same of what is ours, after all that was asked of the writer before.
+    pub(super) async fn recall_here(&self, url: UrlId) -> Result<Option<Around>, StoreError> {
+        self.write_naming(Lane::Hot, move |state| {
+            state.must_own(url.0)?;
+            state.around(url)
+        })
+        .await
+    }
+}
+
+impl State {
+    /// What is remembered around a URL.
+    fn around(&mut self, url: UrlId) -> Result<Option<Around>, StoreError> {
+        let Some(row) = self.url_row(url)? else { return Ok(None) };
+        let beliefs = self.beliefs_of(&row)?;
+        let (mean, price) = (self.mean_priority(row.site)?, self.price(row.crawl)?);
+        let of_all = self.lessons(Scope::All)?.trust;
+        let lastmod = lastmod_of(&self.lessons(Scope::Host(row.host))?.trust, &of_all);
+        Ok(Some(Around { beliefs, lastmod, mean, price }))
+    }
+}
+
+/// What can be told of the lastmods of a host.
+fn lastmod_of(host: &Trust, all: &Trust) -> Record {
+    host.record(Signal::Lastmod, Trust::weights(host, host, all)[Signal::Lastmod])
+}
+
 /// Adds to a view what was learned of the URL, and says by that why it is due when it
-/// decides: where its reason so far is `open`, or not the time any more.
+/// decides: where its reason so far is `open`, or not the time any more. What is learned
+/// `around` it is that of the tables where nobody remembers it.
 pub(super) fn explain(
     conn: &Connection,
     policy: &Policy,
     view: &mut UrlView,
-    open: bool,
+    (open, around): (bool, Option<&Around>),
     now: Timestamp,
 ) -> Result<(), StoreError> {
     if !policy.learns() {
@@ -46,7 +116,10 @@ pub(super) fn explain(
     }
     let Some(row) = rows::read_url(conn, view.id)? else { return Ok(()) };
     let site = policy.named(view.site.as_deref());
-    let around = around(conn, policy, &row)?;
+    let around = match around {
+        Some(remembered) => *remembered,
+        None => kept_around(conn, policy, site, &row)?,
+    };
     // What nobody has seen is judged as if it had been when it was first listed.
     let model = row.learned();
     let state = model.unwrap_or_else(|| Model::first(view.first_seen));
@@ -113,7 +186,6 @@ pub(super) fn due_at_price(
     let Some(row) = rows::read_url(conn, url)? else { return Ok(None) };
     let due = timestamp(row.due_s.saturating_mul(1000));
     let Some(state) = row.learned() else { return Ok(Some(due)) };
-    let around = around(conn, policy, &row)?;
     let name: Option<String> = match row.site {
         Some(site) => conn
             .prepare_cached("SELECT name FROM sites WHERE id = ?1")
@@ -122,6 +194,7 @@ pub(super) fn due_at_price(
         None => None,
     };
     let site = policy.named(name.as_deref());
+    let around = kept_around(conn, policy, site, &row)?;
     let worth = worth(&row, &state, &around.beliefs, site, around.mean, now);
     if !is_by_value(&row, &worth, now) {
         return Ok(Some(due));
@@ -138,8 +211,14 @@ fn after(now: Timestamp) -> Timestamp {
     recrawl::later(now, std::time::Duration::from_secs(1))
 }
 
-fn around(conn: &Connection, policy: &Policy, row: &UrlRow) -> Result<Around, StoreError> {
-    let assumed = policy.default.bounds.changefreq.of(row.hints.changefreq);
+/// What the tables have around a URL.
+fn kept_around(
+    conn: &Connection,
+    policy: &Policy,
+    site: &SitePolicy,
+    row: &UrlRow,
+) -> Result<Around, StoreError> {
+    let assumed = site.bounds.changefreq.of(row.hints.changefreq);
     let (host, all) = (learn::read(conn, Scope::Host(row.host))?, learn::read(conn, Scope::All)?);
     let source = match row.giver() {
         Some(source) => learn::read(conn, Scope::Source(source))?.trust,
@@ -160,7 +239,7 @@ fn around(conn: &Connection, policy: &Policy, row: &UrlRow) -> Result<Around, St
         None => 0.5,
     };
     let price = Ledger::read(conn, row.crawl, policy.opening_price)?.price();
-    Ok(Around { beliefs, host, all, mean, price })
+    Ok(Around { beliefs, lastmod: lastmod_of(&host.trust, &all.trust), mean, price })
 }
 
 fn tell(
@@ -171,10 +250,8 @@ fn tell(
     due: Timestamp,
     now: Timestamp,
 ) -> Explanation {
-    let host = &around.host.trust;
-    let weights = Trust::weights(host, host, &around.all.trust);
-    let lastmod = host.record(Signal::Lastmod, weights[Signal::Lastmod]);
-    Explanation::new(row.reason, now, due, worth, model, lastmod, around.mean, around.price)
+    let Around { lastmod, mean, price, .. } = *around;
+    Explanation::new(row.reason, now, due, worth, model, lastmod, mean, price)
 }
 
 /// Adds how far the signals of a source, and of its host, are believed.

@@ -325,12 +325,20 @@ impl Store {
         done
     }
 
-    /// Everything known of one URL, and why it is due when it is.
+    /// Everything known of one URL, and why it is due when it is: by what its daemon
+    /// remembers, as a lease of it would be decided.
     pub async fn url(&self, crawl: Option<String>, url: Url) -> Result<UrlView, StoreError> {
-        let (seed, now) = (self.inner.seed, self.inner.clock.steady());
+        let seed = self.inner.seed;
+        let (of, named) = (crawl.clone(), url.clone());
+        let find = move |conn: &Connection| url_reads::row_named(conn, seed, of.as_deref(), &named);
+        let around = match self.read(find).await? {
+            Some(id) => self.recalled(id).await.map(|around| (id, around)),
+            None => None,
+        };
+        let now = self.inner.clock.steady();
         let (policy, wall) = (self.policy(), self.now());
         let read = move |conn: &Connection| {
-            url_reads::url(conn, seed, crawl.as_deref(), &url, &policy, (now, wall))
+            url_reads::url(conn, seed, (crawl.as_deref(), &url), &policy, around, (now, wall))
         };
         self.read(read).await.map(|view| self.shown_url(view))
     }

@@ -251,7 +251,7 @@ pub(super) fn urls(
     let (mut items, mut total) = (Vec::with_capacity(ids.len()), 0);
     let mut hindrances = Hindrances::new(conn, policy, (now, wall))?;
     for id in ids {
-        let (view, bytes) = url_reads::view(conn, UrlId(id), policy, &mut hindrances, now)?;
+        let (view, bytes) = url_reads::view(conn, UrlId(id), policy, &mut hindrances, (now, None))?;
         items.push(view);
         total += bytes;
         if total > MAX_SAID_BYTES {

@@ -15,6 +15,7 @@ use futures_util::future::join_all;
 use serde::{Deserialize, Serialize};
 
 use super::effect::{Applied, Effect, Origin};
+use super::explain::Around;
 use super::frontier::{Delay, Get, Progress, Put, Served, Taken};
 use super::hosts::partition;
 use super::peers::{Owner, PARTITIONS, Told};
@@ -116,6 +117,8 @@ pub(super) enum Order {
     Look,
     /// Those of these sources that are its own are to be polled before all others.
     PollFirst(Vec<SourceId>),
+    /// Say what a lease of a URL would be decided by.
+    Recall(UrlId),
 }
 
 /// What came of it.
@@ -133,6 +136,7 @@ pub(super) enum Reply {
     Served(Vec<Served>, Progress),
     /// What a part came to, and where the walk goes on, if it does.
     Walked(u64, Option<Spot>),
+    Recalled(Option<Around>),
 }
 
 impl Reply {
@@ -166,6 +170,10 @@ impl Reply {
 
     pub(super) fn taken(self) -> Result<Vec<Taken>, StoreError> {
         if let Self::Taken(taken) = self { Ok(taken) } else { Err(self.unexpected()) }
+    }
+
+    pub(super) fn recalled(self) -> Result<Option<Around>, StoreError> {
+        if let Self::Recalled(around) = self { Ok(around) } else { Err(self.unexpected()) }
     }
 
     fn walked(self) -> Result<(u64, Option<Spot>), StoreError> {
@@ -258,6 +266,7 @@ impl Store {
                 self.poll_first_here(sources);
                 Reply::Done
             }
+            Order::Recall(url) => Reply::Recalled(self.recall_here(url).await?),
         })
     }
 

@@ -308,6 +308,9 @@ impl State {
             self.write_feedback(place, state, reason, attempt, &record)?;
         }
         if state == held::QUEUED && !row.leased {
+            if row.state != held::QUEUED && place.due_s > self.steady_ms().div_euclid(1000) {
+                self.early.came_back(place.crawl, place.host);
+            }
             let valued = self.is_valued(row, reason);
             self.enqueue(Place { valued, ..place }, row.site)?;
         }

@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use url::{Position, Url};
 
 use super::abbreviations::PathText;
+use super::explain::Around;
 use super::hindrance::Hindrances;
 use super::hosts::{page_text, partition};
 use super::known::find_on_disk;
@@ -34,32 +35,63 @@ pub(super) fn url_text(conn: &Connection, id: UrlId) -> Result<Option<String>, S
     .map_err(engine)
 }
 
-/// Everything known of a URL, under any spelling that could be it.
-pub(super) fn url(
+/// The crawls in which a URL is looked for.
+fn crawls_of(conn: &Connection, crawl: Option<&str>) -> Result<Vec<(CrawlId, String)>, StoreError> {
+    match crawl {
+        Some(name) => Ok(vec![(crawl_id(conn, name)?, name.to_owned())]),
+        None => all_crawls(conn),
+    }
+}
+
+/// The row of a URL under any spelling that could be it, and its crawl.
+fn row_of(
+    conn: &Connection,
+    seed: u64,
+    crawls: &[(CrawlId, String)],
+    spellings: &[Url],
+) -> Result<Option<(UrlId, CrawlId)>, StoreError> {
+    for spelling in spellings {
+        for (crawl, _) in crawls {
+            if let Some(id) = find(conn, seed, *crawl, spelling)? {
+                return Ok(Some((id, *crawl)));
+            }
+        }
+    }
+    Ok(None)
+}
+
+/// The same by the name of a crawl, if anything is known of it.
+pub(super) fn row_named(
     conn: &Connection,
     seed: u64,
     crawl: Option<&str>,
     url: &Url,
+) -> Result<Option<UrlId>, StoreError> {
+    let found = row_of(conn, seed, &crawls_of(conn, crawl)?, &spellings(url))?;
+    Ok(found.map(|(id, _)| id))
+}
+
+/// Everything known of a URL, under any spelling that could be it, with what is
+/// remembered around that row.
+pub(super) fn url(
+    conn: &Connection,
+    seed: u64,
+    (crawl, url): (Option<&str>, &Url),
     policy: &Policy,
+    remembered: Option<(UrlId, Around)>,
     (now, wall): (Timestamp, Timestamp),
 ) -> Result<UrlView, StoreError> {
-    let crawls = match crawl {
-        Some(name) => vec![(crawl_id(conn, name)?, name.to_owned())],
-        None => all_crawls(conn)?,
-    };
-    let spellings = spellings(url);
-    for spelling in &spellings {
-        for (crawl, _) in &crawls {
-            let Some(id) = find(conn, seed, *crawl, spelling)? else { continue };
-            let hindrances = &mut Hindrances::new(conn, policy, (now, wall))?;
-            let (mut view, _) = view(conn, id, policy, hindrances, now)?;
-            for (other, name) in crawls.iter().filter(|(other, _)| other != crawl) {
-                if has_any(conn, seed, *other, &spellings)? {
-                    view.other_crawls.push(name.clone());
-                }
+    let (crawls, spellings) = (crawls_of(conn, crawl)?, spellings(url));
+    if let Some((id, crawl)) = row_of(conn, seed, &crawls, &spellings)? {
+        let hindrances = &mut Hindrances::new(conn, policy, (now, wall))?;
+        let around = remembered.filter(|(of, _)| *of == id).map(|(_, around)| around);
+        let (mut view, _) = view(conn, id, policy, hindrances, (now, around.as_ref()))?;
+        for (other, name) in crawls.iter().filter(|(other, _)| *other != crawl) {
+            if has_any(conn, seed, *other, &spellings)? {
+                view.other_crawls.push(name.clone());
             }
-            return Ok(view);
         }
+        return Ok(view);
     }
     let asked = crawls.first().filter(|_| crawl.is_some());
     if let Some((asked, name)) = asked {
@@ -333,7 +365,7 @@ pub(super) fn view(
     id: UrlId,
     policy: &Policy,
     hindrances: &mut Hindrances<'_>,
-    now: Timestamp,
+    (now, around): (Timestamp, Option<&Around>),
 ) -> Result<(UrlView, usize), StoreError> {
     let (mut view, mut past) = conn
         .prepare_cached(&format!(
@@ -361,7 +393,7 @@ pub(super) fn view(
     past.day_end = day_end(&view, policy);
     let why = why(&view, &past, now);
     view.why = why.text;
-    explain::explain(conn, policy, &mut view, why.is_open, now)?;
+    explain::explain(conn, policy, &mut view, (why.is_open, around), now)?;
     if let Some(hindrance) = hindrances.of(&view)? {
         view.why = format!("not handed out: {hindrance}; {}", view.why);
     }

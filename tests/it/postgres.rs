@@ -1,6 +1,7 @@
 //! What is so on a server only. Runs where `SITEMAPD_POSTGRES` names one.
 
 mod away;
+mod early_of_two;
 mod killed;
 mod orders;
 mod owners;

@@ -4,8 +4,8 @@ use super::*;
 
 fn round(looked_at: usize, found: usize) -> Round {
     let (begun_at, price, ticked_at) = (1_000, 1.0, 900);
-    let (left, aside, is_close) = (VecDeque::new(), VecDeque::new(), false);
-    Round { left, aside, begun_at, price, ticked_at, looked_at, found, is_close }
+    let (left, aside, is_close, heard) = (VecDeque::new(), VecDeque::new(), false, 0);
+    Round { left, aside, begun_at, price, ticked_at, looked_at, found, is_close, heard }
 }
 
 #[test]
@@ -68,4 +68,43 @@ fn steps_lead_to_the_end_of_any_list_and_never_back() {
         assert!(steps <= 24, "{steps}");
     }
     assert_eq!(beyond((i64::MAX, 1), 0, false).0, i64::MAX);
+}
+
+#[test]
+fn hosts_that_something_came_back_to_are_gone_through_again_by_each_round_once() {
+    let (of_all, of_site) = ((CrawlId(1), Vec::new()), (CrawlId(1), vec![SiteId(1)]));
+    let (one, other) = (HostId(1), HostId(2));
+    let mut looks = EarlyLooks::default();
+    looks.came_back(CrawlId(1), one);
+    assert!(looks.back.is_empty(), "nobody is past it");
+    looks.begin(&of_all, round(0, 0));
+    looks.begin(&of_site, round(0, 0));
+    let left = |looks: &mut EarlyLooks, whose: &Whose| {
+        looks.hear(whose, &[one]);
+        let round = looks.rounds.get_mut(whose).unwrap();
+        let mut hosts: Vec<_> = round.left.iter().map(|reached| reached.host).collect();
+        hosts.sort_unstable();
+        hosts
+    };
+    let been = Reached { below: 7, ..Reached::nothing(one) };
+    looks.rounds.get_mut(&of_all).unwrap().left.push_back(been);
+    for host in [one, one, other] {
+        looks.came_back(CrawlId(1), host);
+        looks.came_back(CrawlId(2), host);
+    }
+    assert_eq!(left(&mut looks, &of_all), [one, other]);
+    assert!(looks.rounds[&of_all].left.iter().all(|reached| reached.below > 7), "from the start");
+    assert_eq!(left(&mut looks, &of_site), [one], "of its own hosts");
+    looks.rounds.values_mut().for_each(|round| round.left.clear());
+    assert_eq!(left(&mut looks, &of_all), []);
+    looks.came_back(CrawlId(1), other);
+    looks.came_back(CrawlId(1), other);
+    assert_eq!(left(&mut looks, &of_all), [other]);
+    looks.rounds.values_mut().for_each(|round| round.left.clear());
+    looks.came_back(CrawlId(1), other);
+    assert_eq!(left(&mut looks, &of_all), [other], "also where it was the last before");
+    for host in 0..=i64::try_from(BACK).unwrap() {
+        looks.came_back(CrawlId(1), HostId(host));
+    }
+    assert!(looks.rounds.is_empty() && looks.back.is_empty(), "of more, all begin anew");
 }

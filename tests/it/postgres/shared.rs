@@ -269,6 +269,58 @@ async fn calls_that_are_made_at_once_with_one_id_get_the_same_leases() {
 }
 
 #[tokio::test]
+async fn whoever_is_asked_explains_a_url_by_what_its_owner_remembers() {
+    let Some(three) = Three::start("explaining", sitemap()).await else { return };
+    three.wait_for_urls(URLS).await;
+    for _ in 0..6 {
+        let leased = lease(&three.daemons[0], 1_000, None).await;
+        let seen = leased.iter().map(|url| report(url.token, Outcome::Unchanged)).collect();
+        three.daemons[0].store.settle(seen).await.unwrap();
+        three.daemons[0].clock.advance(181 * DAY);
+    }
+    let mut leased = lease(&three.daemons[0], 1_000, None).await;
+    let (seen, other) = (leased.remove(0), leased);
+    let hosts: BTreeMap<_, _> = other.iter().map(|url| (url.host.clone(), url)).collect();
+    let other = hosts[&seen.host];
+    let rates = async || {
+        // What was believed of one host last holds for a few looks more.
+        for url in hosts.values().filter(|url| url.host != seen.host) {
+            three.daemons[2].url(&url.url).await;
+        }
+        let asked = three.daemons.iter().map(|daemon| daemon.url(&other.url));
+        let views = futures_util::future::join_all(asked).await;
+        views.into_iter().map(|view| view.learned.unwrap().numbers.rate).collect::<Vec<_>>()
+    };
+    // One look more after so many is not written at once.
+    let before = rates().await[0];
+    three.daemons[1].store.settle(vec![report(seen.token, Outcome::Changed)]).await.unwrap();
+    let told = rates().await;
+    assert!((told[0] / before - 1.0).abs() > 0.001, "{told:?} after {before}");
+    assert!(told.iter().all(|rate| rate.to_bits() == told[0].to_bits()), "{told:?}");
+}
+
+#[tokio::test]
+async fn a_price_falls_whichever_daemon_fetchers_ask_for_more_than_is_due() {
+    let Some(three) = Three::start("asking for more", sitemap()).await else { return };
+    three.wait_for_urls(URLS).await;
+    let owner = three.look.text("SELECT node FROM partitions WHERE part = 0").unwrap();
+    // One that others move the price for, and of whose hosts nothing is ever settled.
+    let asked = three.names().iter().position(|name| *name != owner).unwrap();
+    let asked = &three.daemons[asked];
+    let price = || three.look.text("SELECT price FROM prices").map(|text| text.parse().unwrap());
+    lease(asked, 1_000, None).await;
+    let first: f64 = asked.wait("a price", async || price()).await;
+    let lower = async || {
+        // The owner of the price looks each second what others have told.
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        asked.clock.advance(60 * MINUTE);
+        lease(asked, 1_000, None).await;
+        price().filter(|price: &f64| *price < 0.9 * first)
+    };
+    asked.wait("a lower price", lower).await;
+}
+
+#[tokio::test]
 async fn what_others_have_leased_is_handed_out_where_the_own_connection_breaks() {
     let Some(three) = Three::start("a connection that breaks", sitemap()).await else { return };
     three.wait_for_urls(URLS).await;

@@ -122,6 +122,27 @@ async fn a_site_that_is_paused_gives_nothing_early_even_of_what_was_found() {
 }
 
 #[tokio::test]
+async fn what_was_blocked_as_others_were_had_early_is_had_as_soon_as_that_is_lifted() {
+    let queue = written_when_dear_and_cheap_now().await;
+    let crawl = || "default".to_owned();
+    for n in 200..250 {
+        queue.store.block(crawl(), page(n), false).await.unwrap();
+    }
+    let of_a = || LeaseRequest { sites: vec!["a".to_owned()], ..ask(PAGES) };
+    for _ in 0..3 {
+        queue.lease(PAGES).await;
+        queue.lease_as(of_a()).await;
+    }
+    for n in 200..250 {
+        if n == 225 {
+            assert!(queue.lease(PAGES).await.len() > 10);
+        }
+        queue.store.unblock(crawl(), page(n), false).await.unwrap();
+    }
+    assert!(queue.lease_as(of_a()).await.urls.len() > 10, "also by who names the site");
+}
+
+#[tokio::test]
 async fn who_names_its_site_has_it_too() {
     let queue = written_when_dear_and_cheap_now().await;
     let of_site = || LeaseRequest { sites: vec!["a".to_owned()], per_host: 30, ..ask(100) };

@@ -6,6 +6,7 @@ use std::time::Duration;
 use sitemapd::diff::snapshot::EntryHints;
 use sitemapd::model::{Lastmod, Outcome, Precision, Reason, UrlId};
 use sitemapd::queue::{LeaseRequest, Leased, Settlement, TokenResult};
+use sitemapd::recrawl::explain::Explanation;
 use sitemapd::recrawl::signal::Signal;
 use sitemapd::store::frontier::{Get, Progress};
 use sitemapd::store::views::{SignalView, SourceFilter};
@@ -167,8 +168,16 @@ async fn what_was_learned_outlives_a_restart() {
     let (trust, paid) = (believed(&queue, Signal::Lastmod).await, price(&queue));
     let queue = queue.reopen(Duration::ZERO).await;
     let after = queue.view("http://a.test/3").await;
-    assert!(before.learned.is_some());
-    assert_eq!((after.learned, after.due_at), (before.learned, before.due_at));
+    assert_eq!(after.due_at, before.due_at);
+    let (told, kept) = (before.learned.unwrap(), after.learned.unwrap());
+    assert_eq!((kept.seen_at, kept.pending), (told.seen_at, told.pending));
+    // Memory has more digits than the tables keep.
+    let figures = |of: &Explanation| {
+        [of.rate, of.silent_rate, of.expected_changes, of.expected_signalled, of.value, of.price]
+    };
+    for (told, kept) in figures(&told.numbers).into_iter().zip(figures(&kept.numbers)) {
+        assert!((told / kept - 1.0).abs() < 1e-6, "{told} is not {kept}");
+    }
     assert_eq!(believed(&queue, Signal::Lastmod).await, trust);
     assert!((price(&queue) - paid).abs() < 1e-9);
 }

@@ -160,3 +160,37 @@ async fn what_a_fetcher_said_of_a_page_is_kept_and_shown_until_the_next_report()
     let view = queue.view(PAGE).await;
     assert_eq!((view.error, view.canonical, view.noindex), (None, None, false));
 }
+
+/// Changes a day of a page, as told.
+async fn told_rate(queue: &Queue, url: &str) -> f64 {
+    // What was believed of one host last holds for a few looks more.
+    queue.view("http://b.test/").await;
+    queue.view(url).await.learned.unwrap().numbers.rate
+}
+
+#[tokio::test]
+async fn what_is_told_of_a_page_goes_by_the_last_look_at_its_host() {
+    let queue = Queue::open(&site("a", "http://a.test/", "")).await;
+    queue.list_urls("a", (0..100).map(|n| format!("http://a.test/{n}"))).await;
+    for _ in 0..5 {
+        let leased = queue.lease(1_000).await;
+        let seen = leased.iter().map(|leased| report(leased.token, Outcome::Unchanged));
+        queue.store.settle(seen.collect()).await.unwrap();
+        queue.clock.advance(181 * DAY);
+    }
+    // So few after so many are not written at once.
+    let leased = queue.lease(9).await;
+    queue.list_urls("a", ["http://b.test/".to_owned()]).await;
+    let untouched = (0..100).map(|n| format!("http://a.test/{n}"));
+    let other = untouched.into_iter().find(|url| leased.iter().all(|one| one.url != *url));
+    let other = other.unwrap();
+    let before = told_rate(&queue, &other).await;
+    let seen = leased.iter().map(|leased| report(leased.token, Outcome::Changed));
+    queue.store.settle(seen.collect()).await.unwrap();
+    let told = told_rate(&queue, &other).await;
+    assert!((told / before - 1.0).abs() > 0.01, "{told} after {before}");
+    // At the end all of it is.
+    let queue = queue.reopen(Duration::ZERO).await;
+    let kept = told_rate(&queue, &other).await;
+    assert!((told / kept - 1.0).abs() < 1e-4, "{told} is not {kept}");
+}

@@ -26,7 +26,7 @@ pub use crate::diff::snapshot::Rejection;
 
 /// Grows whenever a parser or a rule of this file reads the same bytes
 /// differently, so that every source is read anew and in full.
-pub const READER_VERSION: u32 = 13;
+pub const READER_VERSION: u32 = 14;
 
 /// Longest name of a host: 253 characters (RFC 1035, 2.3.4, as text), and a dot.
 const MAX_HOST: usize = 254;

@@ -157,7 +157,7 @@ mod tests {
     #[test]
     fn dates_are_counted_of_pages_and_told_in_their_order() {
         let on = |day: usize, at: &str| Lastmod {
-            precision: if day % 2 == 0 { Precision::Day } else { Precision::Second },
+            precision: if day.is_multiple_of(2) { Precision::Day } else { Precision::Second },
             at: format!("2026-{at}-{day:02}T00:00:00Z").parse().expect("a timestamp"),
         };
         let locs: Vec<String> = (1..=28).map(|n| format!("http://e/{n}")).collect();

@@ -240,6 +240,10 @@ mod tests {
         }
         assert_eq!(due_of(ChangeFreq::Daily), at("2026-11-22T00:00:00Z"));
         assert_eq!(due_of(ChangeFreq::Never), later(fetched, bounds().max));
+        // What nobody lists any more waits the longest, whatever was said of it.
+        let left = Known { changefreq: Some(ChangeFreq::Hourly), listed: false, ..known() };
+        let left = due(after_settle(Outcome::Unchanged, fetched, &left, &bounds()));
+        assert_eq!(left, later(fetched, bounds().max));
     }
 
     #[test]

@@ -165,6 +165,24 @@ fn a_share_is_what_the_first_read_shows_and_moves_by_an_eighth_with_each_further
 }
 
 #[test]
+fn stamps_lie_within_an_hour_of_each_other_or_two_minutes_of_the_read() {
+    let now = second("2026-11-21T12:00:00Z");
+    let built = now - 40_000;
+    for (apart, expected) in [(3_600, Signal::Stamp), (3_601, Signal::Lastmod)] {
+        // In any order.
+        let moved: Vec<i64> = (0..20).map(|n| built + if n % 2 == 0 { apart } else { 0 }).collect();
+        assert_eq!(read(&mut Habits::default(), 20, &moved), expected, "{apart}");
+    }
+    for (off, expected) in [(-121, Habit::Plain), (-120, Habit::AlwaysNow), (121, Habit::Plain)] {
+        let mut habits = Habits::default();
+        for _ in 0..3 {
+            read(&mut habits, 1, &[now + off]);
+        }
+        assert_eq!(habits.habit(), expected, "{off}");
+    }
+}
+
+#[test]
 fn what_stays_as_it_is_for_long_is_frozen_read_or_not() {
     let mut habits = Habits::default();
     read_with(&mut habits, 0, &[], &[second("2026-10-01T00:00:00Z"); 30]);

@@ -121,3 +121,22 @@ fn what_was_leased_counts_by_the_part_of_the_time_in_which_it_came_due() {
         assert!(moved(&tariff, &seen, Some(20.0)).abs() < 1e-9, "{hours}");
     }
 }
+
+#[test]
+fn what_was_kept_and_is_no_price_or_no_pace_begins_anew() {
+    for broken in [0.0, -1.0, f64::NAN, f64::INFINITY] {
+        assert_eq!(Price::restored(broken), Price::default(), "{broken}");
+    }
+    for (hourly, hours) in [(-1.0, 3.0), (f64::NAN, 3.0), (f64::INFINITY, 3.0), (5.0, f64::NAN)] {
+        assert_eq!(Pace::restored(hourly, hours), Pace::default(), "{hourly} {hours}");
+    }
+    assert_eq!(Pace::restored(5.0, 99.0).kept(), (5.0, 24.0));
+}
+
+#[test]
+fn a_budget_has_room_for_an_hour_at_most_and_for_what_was_left() {
+    let tariff = Tariff { left: 4.0, ..Tariff::default() };
+    for (hours, room) in [(0.0, 1.0), (0.5, 11.0), (1.0, 21.0), (9.0, 21.0)] {
+        assert!((tariff.room(20.0, hours, 3.0) - room).abs() < 1e-9, "{hours}");
+    }
+}

@@ -449,6 +449,11 @@ fn a_cron_line_is_kept_and_only_its_early_times_are_left_out() {
         let input = PollInput { rule: &rule, failures, ..case(&poll, &NO_HINTS, event) };
         assert_eq!(decide(&input).at.to_string(), expected, "{event:?}");
     }
+    let missing = PollInput { failures: 1, ..case(&poll, &NO_HINTS, PollEvent::NotFound) };
+    let why = decide(&PollInput { rule: &rule, ..missing }).why;
+    assert!(
+        why.starts_with("404, once") && why.ends_with(", at a time of the line \"*/30 * * * *\"")
+    );
     let next = decide(&PollInput { rule: &rule, ..case(&poll, &NO_HINTS, CHANGED) });
     assert_eq!(next.why, "the site is polled at the times of the line \"*/30 * * * *\"");
     assert_eq!(next.rule, Rule::Cron);
@@ -673,6 +678,7 @@ fn push_slows_polls_to_a_day_and_a_rule_of_the_site_stays() {
             "{entries} {new} {next:?}"
         );
         assert!(next.at <= late, "{entries} {new} {next:?}");
+        assert_eq!(next.rule == Rule::Push, wait > 1, "{entries} {new} {next:?}");
     }
     let fast = PollInput { window: Some(1), rhythm: Some(daily(5_000.0)), ..input.clone() };
     assert!(slowed(&fast).at >= now() + poll.min, "however fast it runs through");

@@ -240,6 +240,10 @@ mod tests {
         }
         assert_eq!(due_of(ChangeFreq::Daily), at("2026-11-22T00:00:00Z"));
         assert_eq!(due_of(ChangeFreq::Never), later(fetched, bounds().max));
+        // What nobody lists any more waits the longest, whatever was said of it.
+        let left = Known { changefreq: Some(ChangeFreq::Hourly), listed: false, ..known() };
+        let left = due(after_settle(Outcome::Unchanged, fetched, &left, &bounds()));
+        assert_eq!(left, later(fetched, bounds().max));
     }
 
     #[test]
@@ -249,6 +253,38 @@ mod tests {
         assert!(matches!(gone(known()), Fate::Queue { .. }));
         assert_eq!(gone(Known { gone: 1, ..known() }), Fate::Park);
         assert_eq!(gone(Known { listed: false, ..known() }), Fate::Park);
+    }
+
+    #[test]
+    fn what_is_gone_once_is_looked_at_within_a_day_and_what_is_blocked_after_one() {
+        let now = at("2026-11-21T00:00:00Z");
+        for (word, gone, blocked) in
+            [(ChangeFreq::Hourly, HOUR, DAY), (ChangeFreq::Monthly, DAY, 30 * DAY)]
+        {
+            let known = Known { changefreq: Some(word), ..known() };
+            let due_of = |outcome| due(after_settle(outcome, now, &known, &bounds()));
+            assert_eq!(due_of(Outcome::Gone), later(now, gone), "{word:?}");
+            assert_eq!(due_of(Outcome::Blocked), later(now, blocked), "{word:?}");
+        }
+    }
+
+    #[test]
+    fn a_lost_lease_comes_back_after_seconds_and_a_failure_after_a_quarter_of_an_hour() {
+        let now = at("2026-11-21T00:00:00Z");
+        let patient = Bounds { max_attempts: 99, ..bounds() };
+        for (attempt, lost, failed) in
+            [(1, 10, 900), (2, 20, 1_800), (3, 40, 3_600), (8, 1_280, 86_400), (20, 3_600, 86_400)]
+        {
+            // Of 64 neighbours each waits a little longer than the one before, at most a quarter.
+            for (id, quarters) in [(0, 0), (32, 1), (64, 0)] {
+                let known = Known { attempt, id, ..known() };
+                let after =
+                    |pause: u64| later(now, Duration::from_secs(pause * (8 + quarters)) / 8);
+                let expired = due(after_expiry(now, &known, &patient));
+                let settled = due(after_settle(Outcome::Failed, now, &known, &patient));
+                assert_eq!((expired, settled), (after(lost), after(failed)), "{attempt} {id}");
+            }
+        }
     }
 
     #[test]

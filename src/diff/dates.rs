@@ -155,6 +155,46 @@ mod tests {
     }
 
     #[test]
+    fn dates_are_counted_of_pages_and_told_in_their_order() {
+        let on = |day: usize, at: &str| Lastmod {
+            precision: if day.is_multiple_of(2) { Precision::Day } else { Precision::Second },
+            at: format!("2026-{at}-{day:02}T00:00:00Z").parse().expect("a timestamp"),
+        };
+        let locs: Vec<String> = (1..=28).map(|n| format!("http://e/{n}")).collect();
+        let listed = |from: usize, month: &str| {
+            let base = url::Url::parse("http://e/").expect("a URL");
+            let kinds = crate::model::Follow { image: true, ..crate::model::Follow::default() };
+            let mut collector = Collector::following(1, at(NOW), kinds, &base);
+            for (n, loc) in locs.iter().enumerate().skip(from) {
+                let loc_of_image = Some(format!("/image/{n}"));
+                let image = crate::model::extension::Image {
+                    loc: loc_of_image,
+                    ..crate::model::extension::Image::default()
+                };
+                let extensions = crate::parse::Extensions {
+                    images: vec![image],
+                    ..crate::parse::Extensions::default()
+                };
+                collector.push(&Entry {
+                    loc,
+                    lastmod: Some(on(n + 1, month)),
+                    extensions: Some(&extensions),
+                    ..Entry::default()
+                });
+            }
+            collector.finish()
+        };
+        // Half of them were there before.
+        let dates = dates(&snapshot(&listed(14, "09")), &listed(0, "10"), &rules(false));
+        let counts = (dates.entries, dates.dated, dates.date_only, dates.known, dates.regressed);
+        assert_eq!(counts, (28, 28, 14, 14, 0));
+        let seconds = |days: std::ops::RangeInclusive<usize>| {
+            days.map(|day| on(day, "10").at.as_second()).collect::<Vec<_>>()
+        };
+        assert_eq!((dates.came, dates.moved), (seconds(1..=14), seconds(15..=28)));
+    }
+
+    #[test]
     fn a_first_read_compares_with_nothing() {
         let first = document(&[("a", Some("2026-11-20T00:00:00Z"))]);
         let dates = dates(&Snapshot::new(), &first, &rules(false));

@@ -234,7 +234,7 @@ impl Diff {
         rules: &Rules,
     ) {
         let slot = position(self.next.len());
-        let mut next = SnapshotEntry {
+        let next = SnapshotEntry {
             key: is.key,
             row: was.map_or(Row::Rejected(snapshot::Rejection::Invalid), |was| was.row),
             // A lastmod that goes is kept: when it comes back unmoved, nothing has changed.
@@ -260,9 +260,6 @@ impl Diff {
             self.restated.push(slot);
         }
         let Some(was) = judged_before else {
-            if let Some(was) = was {
-                next.row = was.row;
-            }
             self.next.push(next);
             let previous = was.map(|was| was.row);
             self.steps.push(Step::Admit { entry: position(index), slot, previous });
@@ -392,9 +389,7 @@ impl Absences {
         let (refused, again) = refused_pages(before, document);
         // What only waits for room, or for other rules, is a page of the site.
         let is_few = |refused: usize| {
-            listed_before >= SHRINK_GUARD_FROM
-                && kept.len() * 2 < listed_before
-                && (document.pages - refused) * 2 < listed_before
+            listed_before >= SHRINK_GUARD_FROM && (document.pages - refused) * 2 < listed_before
         };
         let shrunk = is_few(refused - again);
         // Under other rules, whatever was refused may be a page: the next read tells.

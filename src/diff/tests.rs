@@ -103,6 +103,7 @@ fn a_listed_entry_becomes_one_step_at_most() {
         // The coarser of the two decides; the finer one is taken over.
         (("2026-11-01", 0), ("2026-11-01T23:00:00Z", 0), "hints"),
         (("2026-11", 0), ("2026-11-20", 0), "hints"),
+        (("2026-11-01", 0), ("2026-11-01T00:00:00Z", 0), "hints"),
         (("2026-11-01T10:00Z", 0), ("2026-11-01T10:00:59Z", 0), "hints"),
         (("2026-11-01T10:00:00Z", 0), ("2026-11-01T11:00:00+01:00", 0), "unchanged"),
         (("2026-11-01T10:00:00.2Z", 0), ("2026-11-01T10:00:00.7Z", 0), "unchanged"),
@@ -243,6 +244,18 @@ fn of_two_entries_with_one_spelling_the_newest_date_counts() {
     }
 }
 
+#[test]
+fn the_first_of_several_duplicates_is_the_one_that_is_shown() {
+    let locs: Vec<_> = (0..20).map(|n| format!("http://e/{n}")).collect();
+    for first in 0..20 {
+        let again = (0..20).map(|n| &locs[(first + n) % 20]);
+        let listed: Vec<_> = locs.iter().chain(again).map(|loc| (loc.as_str(), "", 0)).collect();
+        let found = document(&listed);
+        assert_eq!(found.duplicates, 20);
+        assert_eq!(found.first_duplicate, Some(loc_key(SEED, &locs[first])));
+    }
+}
+
 /// Twenty entries, the oldest first.
 fn twenty() -> Vec<(String, String)> {
     (1..=20).map(|n| (format!("http://e/{n}"), format!("2026-10-{n:02}"))).collect()
@@ -338,7 +351,7 @@ fn siblings_are_waited_for_from_the_read_before_the_one_that_may_decide() {
     // Hours of the reads without it; hour of the last read of its siblings; whether further
     // reads decide; the hour after which siblings have to be read for that.
     type Case = (&'static [i64], Option<i64>, bool, Option<i64>);
-    let cases: [Case; 8] = [
+    let cases: [Case; 9] = [
         (&[0], Some(-1), true, None),
         (&[0, 12], Some(-1), true, Some(0)),
         (&[0, 12], Some(0), true, Some(0)),
@@ -348,6 +361,7 @@ fn siblings_are_waited_for_from_the_read_before_the_one_that_may_decide() {
         (&[0, 12, 24], Some(-1), true, Some(0)),
         // Then it is not for want of reads of its own.
         (&[0, 12, 24, 48], Some(-1), false, Some(0)),
+        (&[0, 24, 48], Some(-1), false, Some(0)),
     ];
     let is = list(&twenty()[1..]);
     // Where time does not count, reads do.
@@ -432,22 +446,65 @@ fn refused_pages_do_not_hide_a_shrink_once_they_are_known() {
 }
 
 #[test]
-fn few_entries_may_all_but_go() {
-    let nine = &twenty()[..9];
-    let diff = diff(&snapshot_of(&list(nine)), &list(&nine[..1]), &rules());
-    assert_eq!(diff.shrunk, Some(false));
+fn fewer_than_ten_entries_may_all_but_go() {
+    for (entries, shrunk) in [(9, false), (10, true)] {
+        let listed = &twenty()[..entries];
+        let diff = diff(&snapshot_of(&list(listed)), &list(&listed[..1]), &rules());
+        assert_eq!(diff.shrunk, Some(shrunk), "{entries}");
+    }
+}
+
+#[test]
+fn absences_tell_nothing_where_they_do_not_count_or_have_left_a_window() {
+    let all = twenty();
+    let was = snapshot_of(&list(&all[..10]));
+    let window = Rules { window: true, ..rules() };
+    let cut = Rules { complete: false, ..rules() };
+    let learning = Rules { rolls: ROLLS_OF_A_WINDOW - 1, ..rules() };
+    for (rules, tells) in [(rules(), true), (window, false), (cut, false), (learning, false)] {
+        assert_eq!(diff(&was, &list(&all[1..11]), &rules).tells_absence, tells, "{rules:?}");
+    }
+}
+
+#[test]
+fn what_is_held_waits_for_no_read_and_no_sibling() {
+    let mut was = snapshot_of(&list(&twenty()));
+    for read in 0..4 {
+        let at = now().as_second() + read * DAY;
+        let now = Timestamp::from_second(at).expect("a timestamp");
+        let rules = Rules { now, removal_polls: 1, siblings_read_s: i64::MIN, ..rules() };
+        let diff = diff(&was, &list(&twenty()[..1]), &rules);
+        assert_eq!((diff.held, diff.undecided, diff.held_up_since), (true, false, None), "{read}");
+        was = with_rows(diff);
+    }
+}
+
+#[test]
+fn a_read_leaves_nothing_to_write_only_if_no_entry_is_other_than_it_was() {
+    let was = snapshot_of(&list(&twenty()));
+    assert!(diff(&was, &list(&twenty()), &rules()).is_empty(&was));
+    let mut newer = twenty();
+    newer[0].1 = "2026-11-01".to_owned();
+    assert!(!diff(&was, &list(&newer), &rules()).is_empty(&was));
+    // A second miss is no step, but it counts.
+    let is = list(&twenty()[1..]);
+    let once = with_rows(diff(&was, &is, &rules()));
+    let twice = diff(&once, &is, &rules());
+    assert!(twice.steps.is_empty() && !twice.is_empty(&once));
 }
 
 #[test]
 fn a_source_rolls_when_only_the_oldest_leave_and_new_ones_come() {
     let all = twenty();
     let was = snapshot_of(&list(&all[..10]));
-    let cases: [(&[usize], Option<bool>); 5] = [
+    let cases: [(&[usize], Option<bool>); 6] = [
         (&[2, 3, 4, 5, 6, 7, 8, 9, 10, 11], Some(true)),
         // The oldest left, and nothing came.
         (&[2, 3, 4, 5, 6, 7, 8, 9], Some(false)),
         // A younger one left.
         (&[0, 1, 2, 3, 4, 6, 7, 8, 9, 10], Some(false)),
+        // Most of what stays is younger than what left, but not all.
+        (&[0, 1, 3, 4, 5, 6, 7, 8, 9, 10], Some(false)),
         // None left.
         (&[0, 1, 2, 3, 4, 5, 6, 7, 8, 9], None),
         (&[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10], None),
@@ -464,6 +521,30 @@ fn a_source_rolls_when_only_the_oldest_leave_and_new_ones_come() {
             assert_eq!(diff(&was, &list(&is), &rules()).rolled, rolled, "{kept:?} {why:?}");
             is.pop();
         }
+    }
+}
+
+#[test]
+fn a_source_with_an_undated_entry_never_rolls() {
+    for undated in [0, 5] {
+        let mut all = twenty();
+        all[undated].1 = String::new();
+        let diff = diff(&snapshot_of(&list(&all[..10])), &list(&all[1..11]), &rules());
+        assert_eq!(diff.rolled, Some(false), "{undated}");
+    }
+}
+
+#[test]
+fn half_of_the_dates_that_stay_are_younger_than_the_last_that_left_and_none_is_older() {
+    for (kept, are_younger) in [
+        (&[][..], false),
+        (&[7, 8][..], true),
+        (&[7, 7, 8], false),
+        (&[8, 8], true),
+        (&[6, 8, 8], false),
+    ] {
+        let kept: Vec<_> = kept.iter().copied().map(Some).collect();
+        assert_eq!(are_after(&kept, Some(7)), are_younger, "{kept:?}");
     }
 }
 
@@ -694,8 +775,55 @@ fn what_is_followed_is_an_entry_of_its_kind_once_and_a_page_stays_one() {
     assert_eq!((document.pages, document.duplicates, document.followed_cut), (3, 0, 0));
     // Read again, from the snapshot too, nothing has changed.
     let was = snapshot_of(&document);
+    let elsewhere = super::leavers(&was, &followed(&[("http://e/a", ""), ("http://e/b", "")]));
+    assert_eq!(elsewhere.len(), 1, "only pages are looked for elsewhere");
     assert!(diff(&was, &document, &rules()).is_empty(&was));
     assert_eq!(Document::of_snapshot(&was).pages, 3);
+}
+
+#[test]
+fn an_absolute_address_is_followed_as_it_is_spelled() {
+    // The page is spelled so as well, and is one.
+    for scheme in ["http", "https", "HTTPS"] {
+        let page = format!("{scheme}://E/a b");
+        let document = followed(&[(&page, &page)]);
+        assert_eq!((document.entries().len(), document.pages), (1, 1), "{page}");
+    }
+}
+
+#[test]
+fn of_what_entries_name_only_the_kinds_that_are_asked_for_are_followed() {
+    let base = url::Url::parse("http://e/s.xml").expect("a URL");
+    let link = crate::model::extension::Alternate {
+        href: "/alternate".to_owned(),
+        ..crate::model::extension::Alternate::default()
+    };
+    let video = crate::model::extension::Video {
+        content_loc: Some("/video".to_owned()),
+        player_loc: Some("/player".to_owned()),
+        ..crate::model::extension::Video::default()
+    };
+    let images = ["/image", &format!("/{}", "x".repeat(9_000))]
+        .map(|loc| Image { loc: Some(loc.to_owned()), ..Image::default() });
+    let extensions = Extensions {
+        images: images.to_vec(),
+        videos: vec![video],
+        alternates: vec![link],
+        ..Extensions::default()
+    };
+    let none = Follow::default();
+    for (kinds, followed) in [
+        (none, &[][..]),
+        (Follow { image: true, ..none }, &["http://e/image"]),
+        (Follow { video: true, ..none }, &["http://e/video", "http://e/player"]),
+        (Follow { alternate: true, ..none }, &["http://e/alternate"]),
+    ] {
+        let mut taken = Vec::new();
+        super::document::each_followed(kinds, &base, &extensions, &mut |_, url| {
+            taken.push(url.to_owned());
+        });
+        assert_eq!(taken, followed, "{kinds:?}");
+    }
 }
 
 #[test]
@@ -766,7 +894,24 @@ fn texts_are_kept_of_what_is_new_while_all_of_them_have_room() {
     // What is known needs no text, so there is room for what is not.
     let known = Snapshot::from_unsorted(diff(&Snapshot::new(), &many, &rules()).next);
     assert_eq!(kept(&listed(2_500, &known)), 500);
-    // Of two documents in one, either may have lost its texts.
+    // Of two documents in one both keep theirs, while they have room together.
+    for (first, second, expected) in [(300, 600, 600), (700, 1_000, 0)] {
+        let older = listed(second, &Snapshot::new());
+        let newer = {
+            let mut collector = Collector::new(SEED, now());
+            for n in 0..first {
+                let loc = format!("http://b.example/{n}/{}", "x".repeat(5_000));
+                collector.push(&Entry { loc: &loc, ..Entry::default() });
+            }
+            collector.finish()
+        };
+        let both = newer.with(older);
+        assert_eq!(kept(&both), first + expected, "{first} {second}");
+        for entry in both.entries() {
+            assert!(both.loc(entry).is_none_or(|loc| loc_key(SEED, loc) == entry.key));
+        }
+    }
+    // And either may have lost its texts.
     for (first, second) in [(few, many), (listed(2_000, &Snapshot::new()), listed(1, &known))] {
         let both = first.with(second);
         for entry in both.entries() {

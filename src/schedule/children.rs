@@ -220,3 +220,23 @@ fn end_of(lastmod: Lastmod) -> Timestamp {
     };
     later(lastmod.at, Duration::from_secs(seconds))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_date_is_over_when_all_of_it_is_in_every_zone() {
+        for (date, end) in [
+            ("2024", "2025-01-01T00:00:00Z"),
+            ("2026-10", "2026-11-01T00:00:00Z"),
+            ("2026-11-21", "2026-11-22T12:00:00Z"),
+            ("2026-11-21T10:05Z", "2026-11-21T10:06:00Z"),
+            ("2026-11-21T10:05:30Z", "2026-11-21T10:05:31Z"),
+            ("2026-11-21T10:05:30.5Z", "2026-11-21T10:05:31.5Z"),
+        ] {
+            let lastmod = crate::date::lastmod(date).expect("a date");
+            assert_eq!(end_of(lastmod), end.parse().expect("a timestamp"), "{date}");
+        }
+    }
+}

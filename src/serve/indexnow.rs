@@ -231,6 +231,26 @@ mod tests {
     }
 
     #[test]
+    fn a_url_that_is_pushed_is_of_the_web_names_nobody_and_is_not_too_long() {
+        let long = format!("https://a.example/{}", "x".repeat(PUBLIC_URL_CHARS));
+        for refused in [
+            "ftp://a.example/",
+            "mailto:a@a.example",
+            "/1",
+            "https://me@a.example/",
+            "https://:secret@a.example/",
+            &long,
+        ] {
+            assert!(read_url(refused).is_err(), "{refused}");
+        }
+        let longest = &long[..PUBLIC_URL_CHARS];
+        for (taken, url) in [("http://a.example/1#part", "http://a.example/1"), (longest, longest)]
+        {
+            assert_eq!(read_url(taken).map(String::from).ok().as_deref(), Some(url));
+        }
+    }
+
+    #[test]
     fn a_key_its_place_and_its_scope_are_as_the_protocol_has_them() {
         let key = "0123456789abcdef";
         let at = "https://a.example/catalog/key12.txt";

@@ -54,6 +54,22 @@ fn entry() -> impl Strategy<Value = SnapshotEntry> {
     )
 }
 
+#[test]
+fn of_entries_with_one_key_the_first_stays_sorted_or_not() {
+    for keys in [&[1, 2, 2, 3][..], &[2, 1, 3, 2]] {
+        let entries = (0..).zip(keys).map(|(row, key)| {
+            let row = Row::Url(UrlId(row));
+            SnapshotEntry { row, ..plain(*key) }
+        });
+        let entries: Vec<_> = entries.collect();
+        let first = entries.iter().find(|entry| entry.key == 2).map(|entry| entry.row);
+        let snapshot = Snapshot::from_unsorted(entries);
+        let kept: Vec<_> = snapshot.entries().iter().map(|entry| entry.key).collect();
+        assert_eq!(kept, [1, 2, 3], "{keys:?}");
+        assert_eq!(Some(snapshot.entries()[1].row), first);
+    }
+}
+
 fn plain(key: u64) -> SnapshotEntry {
     SnapshotEntry {
         key,

@@ -131,6 +131,58 @@ fn a_first_read_counts_among_the_stamps_of_a_small_source() {
 }
 
 #[test]
+fn a_habit_is_what_nearly_all_entries_show_from_the_first_read_on() {
+    // Of twenty entries: dated, date-only, in the future.
+    for (dated, date_only, future, expected) in [
+        (2, 0, 0, Habit::Missing),
+        (3, 0, 0, Habit::Plain),
+        (0, 0, 10, Habit::Future),
+        (0, 0, 9, Habit::Missing),
+        (20, 18, 0, Habit::DateOnly),
+        (20, 17, 0, Habit::Plain),
+    ] {
+        let at = "2026-11-21T12:00:00Z".parse().expect("a timestamp");
+        let (moved, came) = (&[][..], &[][..]);
+        let (known, regressed) = (dated, 0);
+        let reading =
+            Reading { at, entries: 20, dated, date_only, future, known, regressed, moved, came };
+        let mut habits = Habits::default();
+        habits.read(&reading);
+        assert_eq!(habits.habit(), expected, "{dated} {date_only} {future}");
+    }
+}
+
+#[test]
+fn a_share_is_what_the_first_read_shows_and_moves_by_an_eighth_with_each_further_one() {
+    let after = |mut share: u8, shown: f64, reads: u16| {
+        fade(&mut share, shown, reads);
+        share
+    };
+    assert_eq!((after(0, 0.5, 0), after(200, 0.5, 0)), (128, 127));
+    assert_eq!((after(80, 1.0, 1), after(80, 0.0, 1)), (102, 70));
+    let (up, down) = ((0..200).fold(0, |share, _| after(share, 1.0, 1)), 255);
+    assert_eq!((up, (0..200).fold(down, |share, _| after(share, 0.0, 1))), (255, 0));
+}
+
+#[test]
+fn stamps_lie_within_an_hour_of_each_other_or_two_minutes_of_the_read() {
+    let now = second("2026-11-21T12:00:00Z");
+    let built = now - 40_000;
+    for (apart, expected) in [(3_600, Signal::Stamp), (3_601, Signal::Lastmod)] {
+        // In any order.
+        let moved: Vec<i64> = (0..20).map(|n| built + if n % 2 == 0 { apart } else { 0 }).collect();
+        assert_eq!(read(&mut Habits::default(), 20, &moved), expected, "{apart}");
+    }
+    for (off, expected) in [(-121, Habit::Plain), (-120, Habit::AlwaysNow), (121, Habit::Plain)] {
+        let mut habits = Habits::default();
+        for _ in 0..3 {
+            read(&mut habits, 1, &[now + off]);
+        }
+        assert_eq!(habits.habit(), expected, "{off}");
+    }
+}
+
+#[test]
 fn what_stays_as_it_is_for_long_is_frozen_read_or_not() {
     let mut habits = Habits::default();
     read_with(&mut habits, 0, &[], &[second("2026-10-01T00:00:00Z"); 30]);

@@ -57,3 +57,86 @@ fn the_budget_auto_follows_what_is_settled() {
     let hourly = pace.hourly().expect("a pace");
     assert!((6.0..10.0).contains(&hourly), "three days later: {hourly}");
 }
+
+/// An hour in which nothing happened, of a crawl whose fetchers settle ten an hour.
+fn quiet(wants: Wants) -> (Tariff, Seen) {
+    let pace = Pace::restored(10.0, 24.0);
+    let seen = Seen {
+        hours: 1.0,
+        settled: 10.0,
+        leased: 0.0,
+        covered: 0.0,
+        leased_overdue: 0.0,
+        spared: 0.0,
+        backlog: 0.0,
+        wants,
+    };
+    (Tariff { pace, ..Tariff::default() }, seen)
+}
+
+/// By how much the price moved, as a logarithm.
+fn moved(tariff: &Tariff, seen: &Seen, budget: Option<f64>) -> f64 {
+    let mut after = *tariff;
+    after.tick(seen, budget);
+    (after.price.get() / tariff.price.get()).ln()
+}
+
+#[test]
+fn idle_fetchers_ease_the_price_and_busy_ones_move_it_by_what_is_due() {
+    for (wants, backlog, budget, expected) in [
+        // Nothing is due: as far below what is settled as it can be.
+        (Wants::Something, 0.0, None, -FASTEST_AN_HOUR / SLACK_HOURS),
+        (Wants::Something, 10.0, None, 0.0),
+        (Wants::Something, 210.0, None, FASTEST_AN_HOUR),
+        (Wants::More, 0.0, None, -EASED_AN_HOUR),
+        (Wants::More, 210.0, None, -EASED_AN_HOUR),
+        // Of some sites nothing was due, of others an hour's work, or more.
+        (Wants::MoreOfSites, 10.0, None, -EASED_AN_HOUR),
+        (Wants::MoreOfSites, 210.0, None, FASTEST_AN_HOUR),
+        // A budget that is named is used up, and not left.
+        (Wants::More, 0.0, Some(20.0), -EASED_AN_HOUR),
+        (Wants::More, 420.0, Some(20.0), FASTEST_AN_HOUR),
+        (Wants::Something, 0.0, Some(20.0), -FASTEST_AN_HOUR / SLACK_HOURS),
+    ] {
+        let (tariff, seen) = quiet(wants);
+        let moved = moved(&tariff, &Seen { backlog, ..seen }, budget);
+        assert!((moved - expected).abs() < 1e-9, "{wants:?} {backlog} {budget:?}: {moved}");
+    }
+}
+
+#[test]
+fn a_tenth_of_a_budget_is_kept_free_of_what_is_only_overdue() {
+    let (mut tariff, seen) = quiet(Wants::Something);
+    // More is overdue than the budget allows: two an hour are left, and come due.
+    tariff.overdue = Pace::restored(100.0, 24.0);
+    let seen = Seen { leased_overdue: 100.0, backlog: 2.0, ..seen };
+    assert!(moved(&tariff, &seen, Some(20.0)).abs() < 1e-9);
+}
+
+#[test]
+fn what_was_leased_counts_by_the_part_of_the_time_in_which_it_came_due() {
+    for (hours, leased, covered, backlog) in [(1.0, 40.0, 0.5, 0.0), (4.0, 40.0, 0.5, 60.0)] {
+        let (tariff, seen) = quiet(Wants::Something);
+        let seen = Seen { hours, settled: 10.0 * hours, leased, covered, backlog, ..seen };
+        assert!(moved(&tariff, &seen, Some(20.0)).abs() < 1e-9, "{hours}");
+    }
+}
+
+#[test]
+fn what_was_kept_and_is_no_price_or_no_pace_begins_anew() {
+    for broken in [0.0, -1.0, f64::NAN, f64::INFINITY] {
+        assert_eq!(Price::restored(broken), Price::default(), "{broken}");
+    }
+    for (hourly, hours) in [(-1.0, 3.0), (f64::NAN, 3.0), (f64::INFINITY, 3.0), (5.0, f64::NAN)] {
+        assert_eq!(Pace::restored(hourly, hours), Pace::default(), "{hourly} {hours}");
+    }
+    assert_eq!(Pace::restored(5.0, 99.0).kept(), (5.0, 24.0));
+}
+
+#[test]
+fn a_budget_has_room_for_an_hour_at_most_and_for_what_was_left() {
+    let tariff = Tariff { left: 4.0, ..Tariff::default() };
+    for (hours, room) in [(0.0, 1.0), (0.5, 11.0), (1.0, 21.0), (9.0, 21.0)] {
+        assert!((tariff.room(20.0, hours, 3.0) - room).abs() < 1e-9, "{hours}");
+    }
+}

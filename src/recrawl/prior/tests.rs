@@ -43,6 +43,19 @@ fn a_changefreq_means_what_the_pages_of_its_host_prove() {
 }
 
 #[test]
+fn a_pool_remembers_the_last_looks_more_than_the_first() {
+    let mut host = Priors::default();
+    for _ in 0..10_000 {
+        host.learn(Bucket::Daily, &look(10.0, 0.2));
+    }
+    // As many as the weights of all looks sum up to.
+    let looks = host.looks(&Priors::default());
+    assert!((looks - 100.0).abs() < 1e-6, "{looks}");
+    let of_others = Priors::default().looks(&host);
+    assert!((of_others - 5.0).abs() < 1e-9, "looks elsewhere count for less");
+}
+
+#[test]
 fn pools_come_back_as_they_were_kept() {
     let mut priors = Priors::default();
     for (n, bucket) in (1..).zip(Bucket::ALL) {

@@ -152,7 +152,94 @@ fn what_is_overdue_is_due_and_never_last() {
     assert!(worth.at(now).score(1e5) >= 50.0);
 }
 
+#[test]
+fn five_looks_are_all_the_proof_that_is_asked_for() {
+    for (looks, proof) in [(0.0, 0.0), (1.0, 0.2), (2.5, 0.5), (5.0, 1.0), (50.0, 1.0)] {
+        let mut worth = proven(0.1, 0.0, 1.0);
+        worth.estimate.looks = looks;
+        assert!((worth.proof() - proof).abs() < 1e-12, "{looks}");
+    }
+}
+
+#[test]
+fn half_a_proof_is_due_between_the_protocol_and_what_was_learned() {
+    let mut worth = proven(0.1, 0.0, 1.0);
+    let learned = days_between(at(0.0), worth.due(1.0));
+    worth.estimate.looks = 0.0;
+    assert_eq!(worth.due(1.0), at(7.0));
+    worth.estimate.looks = 2.5;
+    let between = days_between(at(0.0), worth.due(1.0));
+    assert!((between - (7.0 * learned).sqrt()).abs() < 1e-3, "{between} {learned}");
+}
+
+#[test]
+fn the_longest_wait_of_what_is_proven_is_spread_by_a_fifth() {
+    for (id, spread) in [(0, 0.0), (512, 0.1), (1_023, 0.2), (1_024, 0.0), (-512, 0.1)] {
+        let worth = Worth { id, ..proven(0.1, 0.0, 1.0) };
+        let (_, max) = worth.bounds();
+        assert!((max / 180.0 - (1.0 - spread)).abs() < 1e-3, "{id}: {max}");
+        let (_, max) = Worth { id, ..unproven(0.5, ChangeFreq::Weekly) }.bounds();
+        assert!((max - 180.0).abs() < 1e-9, "without proof nothing is spread: {max}");
+    }
+}
+
+#[test]
+fn a_row_is_looked_for_a_little_before_its_value_reaches_the_price() {
+    let worth = proven(0.1, 0.0, 1.0);
+    let place = worth.place(at(0.0), 2.0);
+    assert_eq!(place.due, worth.due(1.4));
+    // Its band is of the time when it is served: when it is due, or now.
+    let of = |now: f64| band(worth.at(at(now)).score(2.0));
+    assert_eq!(place.band, of(days_between(at(0.0), place.due)));
+    assert_eq!(worth.place(at(100.0), 2.0).band, of(100.0));
+    assert!(of(100.0) > place.band);
+}
+
+#[test]
+fn at_the_price_a_score_is_the_middle_and_each_doubling_is_eight_more() {
+    let worth = proven(0.1, 0.0, 1.0);
+    let now = at(20.0);
+    let value = worth.value(now);
+    for (times, score) in [(0.25, 34.0), (1.0, 50.0), (2.0, 58.0), (4.0, 66.0), (1e9, 100.0)] {
+        let found = worth.at(now).score(value / times);
+        assert!((found - score).abs() < 1e-9, "{times}: {found}");
+    }
+    assert!(worth.at(now).score(value * 1e300) >= 0.0);
+}
+
+#[test]
+fn what_is_overdue_by_a_twentieth_of_the_longest_wait_comes_first_of_all() {
+    let worth = proven(1.0 / 3650.0, 0.0, 1.0);
+    for (late, score) in [(0.0, 50.0), (0.025, 75.0), (0.05, 100.0), (1.0, 100.0)] {
+        let found = worth.at(at(180.0 * (1.0 + late))).score(1e5);
+        assert!((found - score).abs() < 1e-3, "{late}: {found}");
+    }
+    assert!(worth.at(at(179.0)).score(1e5) < 50.0);
+}
+
+#[test]
+fn what_is_expected_is_what_comes_with_time_and_what_signals_announce() {
+    assert!((proven(0.5, 1.5, 1.0).expected(at(4.0)) - 3.5).abs() < 1e-9);
+}
+
 proptest! {
+    #[test]
+    fn with_signals_pending_the_value_reaches_the_price_when_it_is_due(
+        alpha in 1e-2_f64..5.0, signalled in 0.0_f64..2.0, pull in 0.0_f64..2.0,
+        price in 1e-1_f64..1e2,
+    ) {
+        let mut worth = proven(alpha, pull, 1.0);
+        (worth.min, worth.max) = (Duration::from_secs(1), 1_000_000 * DAY);
+        worth.estimate.total = alpha + signalled + 1.0;
+        worth.estimate.settled = alpha + signalled;
+        let due = worth.due(price);
+        let before = worth.value(due - Duration::from_secs(1)) * 0.999;
+        let after = worth.value(due + Duration::from_secs(1)) * 1.001;
+        // What is worth the price at once waits for no more than the shortest wait.
+        let is_at_once = due <= worth.seen + Duration::from_secs(2);
+        prop_assert!(price <= after && (is_at_once || before <= price), "{before} {price} {after}");
+    }
+
     #[test]
     fn what_is_expected_for_a_gain_gains_that(exponent in -25.0_f64..12.0) {
         let wanted = exponent.exp();

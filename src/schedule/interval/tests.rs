@@ -179,6 +179,9 @@ fn a_rotated_list_that_has_been_silent_for_half_a_year_is_retired() {
         let rhythm = Some(silent(days_ago));
         let input = PollInput { rhythm, rotates, ..case(&poll, &NO_HINTS, PollEvent::Unchanged) };
         assert_eq!(matches!(next_poll(&input), Next::Retire { .. }), retired, "{days_ago}");
+        // What could not be read may be the news.
+        let part = next_poll(&PollInput { event: PART, ..input });
+        assert!(matches!(part, Next::Poll(_)), "{days_ago}");
     }
 }
 
@@ -215,6 +218,153 @@ fn the_reason_is_a_sentence_with_its_figures() {
         why(PollEvent::Throttled { status: 429, retry_after: Some(hours(2)) }),
         "status 429, once in a row, with Retry-After 2h: asked again after 2h"
     );
+}
+
+#[test]
+fn the_reason_names_each_rule_that_moved_the_poll() {
+    let poll = poll();
+    let asks = Hints { ttl: Some(hours(24)), ..NO_HINTS };
+    let skips = Hints { skip: hints::Skip { hours: 1 << 10, days: 0 }, ..NO_HINTS };
+    let busy = Rhythm { new: 240.0, seconds: 86_400.0, at: now(), ..hourly() };
+    let plain = case(&poll, &NO_HINTS, PollEvent::Unchanged);
+    let window = PollInput {
+        window: Some(10),
+        rhythm: Some(busy),
+        previous: Some(hours(6)),
+        ..plain.clone()
+    };
+    let undecided = PollInput {
+        undecided: true,
+        rhythm: Some(Rhythm { changes: 0.0, ..Rhythm::begin(now() - days(60), days(7)) }),
+        previous: Some(days(7)),
+        ..plain.clone()
+    };
+    for (input, why) in [
+        (PollInput { hints: &asks, ..plain.clone() }, "; the publisher asks for 1d (ttl)"),
+        (window, "; its 10 entries last for twice 30m, so it is polled after that"),
+        (undecided, "; URLs are missing, and it is polled after 12h to decide"),
+        (PollInput { hints: &skips, ..plain }, "; hours that the feed excludes are left out"),
+    ] {
+        let next = decide(&input);
+        assert!(next.why.ends_with(why), "{}", next.why);
+        assert!(next.why.matches("; ").count() == 1, "{}", next.why);
+    }
+}
+
+#[test]
+fn the_reason_says_whether_the_interval_moved_and_whether_for_what_came() {
+    let poll = poll();
+    let why = |event, interval: Duration| {
+        let (input, rhythm) = (case(&poll, &NO_HINTS, event), hourly());
+        let Found { new, changed, .. } = match event {
+            PollEvent::Changed { new, changed } => Found::of_whole(new, changed),
+            _ => Found::of_whole(0, 0),
+        };
+        explain(&input, Found::of_whole(new, changed), &rhythm, interval)
+    };
+    let pace = "(about 12 changes a day are expected)";
+    for (event, interval, expected) in [
+        (PollEvent::Unchanged, hours(1), "nothing new, and the interval stays at 1h"),
+        (PollEvent::Unchanged, mins(90), "nothing new, so the interval grows from 1h to 1h 30m"),
+        (
+            PollEvent::Unchanged,
+            mins(30),
+            "nothing new, and all the same the interval shrinks from 1h to 30m",
+        ),
+        (CHANGED, mins(30), "2 new and 1 changed, so the interval shrinks from 1h to 30m"),
+        (
+            CHANGED,
+            hours(2),
+            "2 new and 1 changed, and all the same the interval grows from 1h to 2h",
+        ),
+    ] {
+        assert_eq!(why(event, interval), format!("{expected} {pace}"));
+    }
+}
+
+#[test]
+fn durations_and_rates_are_said_without_what_is_too_small_to_matter() {
+    let seconds = Duration::from_secs_f64;
+    for (duration, said) in [
+        (days(1) + hours(2) + mins(3), "1d 2h"),
+        (days(1), "1d"),
+        (hours(23) + mins(59) + seconds(59.0), "23h 59m"),
+        (hours(1) + seconds(59.0), "1h"),
+        (mins(59) + seconds(59.0), "59m 59s"),
+        (seconds(10.5), "10s"),
+        (seconds(9.5), "9s 500ms"),
+        (Duration::ZERO, "0s"),
+    ] {
+        assert_eq!(about(duration), said);
+    }
+    for (rate, said) in [(31.4, "31"), (10.0, "10"), (9.94, "9.9"), (0.1, "0.1"), (0.099, "0.10")] {
+        assert_eq!(rounded(rate), said);
+    }
+}
+
+#[test]
+fn what_was_found_is_forgotten_by_half_in_a_week() {
+    let once = Rhythm { changes: 8.0, new: 4.0, ..hourly() };
+    let later = once.after(once.at + days(7), 0, 0);
+    assert_eq!((later.changes, later.new), (4.0, 2.0));
+    assert!((later.seconds - 1_800.0 - days(7).as_secs_f64()).abs() < 1e-6);
+    let found = once.after(once.at + days(7), 3, 1);
+    assert_eq!((found.new, found.changed_at), (5.0, found.at));
+}
+
+#[test]
+fn a_window_has_no_pace_while_nothing_new_is_known_to_come() {
+    let rhythm = |new| Rhythm { new, seconds: 86_400.0, ..hourly() };
+    for (new, entries, half) in [
+        (1.0, 2, Some(days(1))),
+        (2.0, 10, Some(hours(60))),
+        (0.9, 10, None),
+        (0.0, 0, None),
+        (1.0, 0, None),
+    ] {
+        assert_eq!(rhythm(new).half_of_window(entries), half, "{new} {entries}");
+    }
+}
+
+#[test]
+fn a_source_is_active_for_thirty_days_after_its_last_change() {
+    for (silent, is_active, is_stale) in
+        [(29, true, false), (30, false, false), (179, false, false), (180, false, true)]
+    {
+        let rhythm = Rhythm { changed_at: now() - days(silent), at: now(), ..hourly() };
+        assert_eq!((rhythm.is_active(), rhythm.is_stale()), (is_active, is_stale), "{silent}");
+    }
+}
+
+#[test]
+fn a_source_that_never_answered_is_tried_again_within_a_minute() {
+    let poll = poll();
+    let first = |failures, phase| {
+        let event = PollEvent::Failed;
+        let input = PollInput { previous: None, rhythm: None, ..case(&poll, &NO_HINTS, event) };
+        wait_of(&PollInput { failures, phase, ..input })
+    };
+    assert_eq!((first(1, 0.0), first(1, 1.0)), (mins(1) / 2, mins(1)));
+    assert_eq!(first(4, 1.0), mins(8));
+    let short = Poll { min: mins(1) / 6, first: mins(1) / 6, ..poll.clone() };
+    let event = PollEvent::Failed;
+    let input = PollInput { previous: None, rhythm: None, ..case(&short, &NO_HINTS, event) };
+    assert_eq!(wait_of(&PollInput { failures: 1, phase: 1.0, ..input }), mins(1) / 3);
+}
+
+#[test]
+fn chance_makes_a_wait_after_a_refusal_longer_by_half_an_hour_at_most() {
+    let poll = Poll { jitter: 0.1, ..poll() };
+    for (event, phase, expected) in [
+        (PollEvent::NotFound, 0.0, days(1)),
+        (PollEvent::NotFound, 0.5, days(1) + mins(15)),
+        (PollEvent::NotFound, 1.0, days(1) + mins(30)),
+        (PollEvent::Throttled { status: 503, retry_after: None }, 1.0, mins(15) + mins(3) / 2),
+        (PollEvent::RobotsForbidden, 1.0, days(1)),
+    ] {
+        let input = PollInput { failures: 1, phase, ..case(&poll, &NO_HINTS, event) };
+        assert_eq!(wait_of(&input), expected, "{event:?} {phase}");
+    }
 }
 
 #[test]
@@ -258,7 +408,9 @@ fn hours_and_days_that_a_feed_excludes_are_left_out() {
         let hints = Hints { skip, ..NO_HINTS };
         let rhythm = Some(Rhythm { at: now(), ..hourly() });
         let input = PollInput { rhythm, ..case(&poll, &hints, PART) };
-        assert_eq!(decide(&input).at.to_string(), expected, "{skip:?}");
+        let next = decide(&input);
+        assert_eq!(next.at.to_string(), expected, "{skip:?}");
+        assert_eq!(next.rule == Rule::Hint, expected != "2026-11-21T09:00:00Z", "{skip:?}");
     }
 }
 
@@ -297,6 +449,11 @@ fn a_cron_line_is_kept_and_only_its_early_times_are_left_out() {
         let input = PollInput { rule: &rule, failures, ..case(&poll, &NO_HINTS, event) };
         assert_eq!(decide(&input).at.to_string(), expected, "{event:?}");
     }
+    let missing = PollInput { failures: 1, ..case(&poll, &NO_HINTS, PollEvent::NotFound) };
+    let why = decide(&PollInput { rule: &rule, ..missing }).why;
+    assert!(
+        why.starts_with("404, once") && why.ends_with(", at a time of the line \"*/30 * * * *\"")
+    );
     let next = decide(&PollInput { rule: &rule, ..case(&poll, &NO_HINTS, CHANGED) });
     assert_eq!(next.why, "the site is polled at the times of the line \"*/30 * * * *\"");
     assert_eq!(next.rule, Rule::Cron);
@@ -373,7 +530,9 @@ fn a_404_is_asked_daily_then_weekly_then_retired() {
         failing_since: Some(now() - lasts),
         ..case(&poll, &NO_HINTS, PollEvent::NotFound)
     };
-    for (failures, lasts, expected) in [(1, 0, 1), (3, 2, 1), (4, 3, 7), (7, 24, 7)] {
+    for (failures, lasts, expected) in
+        [(1, 0, 1), (3, 2, 1), (3, 9, 1), (4, 3, 7), (7, 24, 7), (7, 90, 7)]
+    {
         assert_eq!(wait_of(&input(failures, days(lasts))), days(expected), "{failures}");
     }
     let Next::Retire { why } = next_poll(&input(8, days(31))) else { panic!("still polled") };
@@ -392,6 +551,7 @@ fn a_410_retires_when_it_comes_twice_a_day_apart() {
         next_poll(&PollInput { failures, failing_since, ..case(&poll, &NO_HINTS, PollEvent::Gone) })
     };
     assert!(matches!(gone(1, Duration::ZERO), Next::Poll(next) if next.at == now() + days(1)));
+    assert!(matches!(gone(1, days(9)), Next::Poll(_)));
     assert!(matches!(gone(2, hours(23)), Next::Poll(_)));
     assert!(matches!(gone(2, hours(24)), Next::Retire { .. }));
 }
@@ -518,7 +678,10 @@ fn push_slows_polls_to_a_day_and_a_rule_of_the_site_stays() {
             "{entries} {new} {next:?}"
         );
         assert!(next.at <= late, "{entries} {new} {next:?}");
+        assert_eq!(next.rule == Rule::Push, wait > 1, "{entries} {new} {next:?}");
     }
+    let fast = PollInput { window: Some(1), rhythm: Some(daily(5_000.0)), ..input.clone() };
+    assert!(slowed(&fast).at >= now() + poll.min, "however fast it runs through");
     // What waits for longer anyway, and what the site has said, is left alone.
     let every = PollRule::Every(mins(15));
     let fixed = PollInput { rule: &every, ..input.clone() };

@@ -119,6 +119,47 @@ async fn a_deleted_entry_that_a_sitemap_lists_is_looked_at_and_stays() {
 }
 
 #[tokio::test]
+async fn a_deleted_entry_whose_page_is_known_to_be_gone_is_not_looked_at_once_more() {
+    let origin = Origin::start().await;
+    let base = origin.base();
+    origin.set("/feed", atom(&base, &["/1"], &[]));
+    let world = World::new(&[&origin]);
+    let daemon = world.start(&listed(&origin, &[], &["/feed"], "")).await;
+    daemon.polled("/feed", 1).await;
+    daemon.settled().await;
+    for _ in 0..2 {
+        let leased = daemon.lease().await;
+        assert_eq!(leased.len(), 1);
+        daemon.store.settle(vec![report(leased[0].token, Outcome::Gone)]).await.unwrap();
+        daemon.clock.advance(DAY + HOUR);
+    }
+    origin.set("/feed", atom(&base, &["/2"], &[("/1", "2026-11-21T12:30:00Z")]));
+    assert_eq!(daemon.poll("/feed").await.counts.removed, 1);
+    assert_eq!(told(&daemon.lease().await), [("/2", Reason::New)]);
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn an_entry_that_was_published_after_its_deletion_stays() {
+    let origin = Origin::start().await;
+    let base = origin.base();
+    // Its date is 2026-11-20T00:00:00Z.
+    origin.set("/feed", atom(&base, &["/1", "/2"], &[]));
+    let world = World::new(&[&origin]);
+    let daemon = world.start(&listed(&origin, &[], &["/feed"], "")).await;
+    daemon.polled("/feed", 1).await;
+    daemon.settled().await;
+    fetch_all(&daemon).await;
+    daemon.clock.advance(HOUR);
+    for (when, removed) in [("2026-11-19T23:59:59Z", 0), ("2026-11-20T00:00:00Z", 1)] {
+        origin.set("/feed", atom(&base, &["/2"], &[("/1", when)]));
+        assert_eq!(daemon.poll("/feed").await.counts.removed, removed, "{when}");
+        assert_eq!(daemon.url(&format!("{base}/1")).await.listed, removed == 0, "{when}");
+    }
+    daemon.stop().await;
+}
+
+#[tokio::test]
 async fn a_tombstone_of_what_nobody_knows_or_of_another_site_is_nothing() {
     let origin = Origin::start().await;
     let base = origin.base();

@@ -133,6 +133,35 @@ async fn a_429_pauses_its_host_and_is_no_delivery_of_the_page() {
 }
 
 #[tokio::test]
+async fn of_two_pauses_of_a_host_the_longer_one_holds() {
+    // What each of two pages asks for: seconds, or nothing but a 429.
+    for (first, second, held) in
+        [(Some(600), None, 600), (None, Some(600), 600), (None, None, 300), (Some(60), None, 300)]
+    {
+        let queue = with_delay("0s", 2).await;
+        let start = queue.clock.now();
+        let leased = queue.lease(2).await;
+        for (leased, seconds) in leased.iter().zip([first, second]) {
+            let mut settlement = report(leased.token, Outcome::Failed);
+            settlement.status = Some(429);
+            settlement.retry_after = seconds.map(Duration::from_secs);
+            queue.settle_as(settlement).await;
+        }
+        assert_eq!(next_poll(&queue).await, start + held * SECOND, "{first:?} {second:?}");
+    }
+}
+
+#[tokio::test]
+async fn no_page_pauses_its_host_for_more_than_a_day() {
+    let queue = with_delay("0s", 1).await;
+    let start = queue.clock.now();
+    let mut settlement = report(queue.lease_one().await.token, Outcome::Failed);
+    settlement.retry_after = Some(30 * 86_400 * SECOND);
+    queue.settle_as(settlement).await;
+    assert_eq!(next_poll(&queue).await, start + 86_400 * SECOND);
+}
+
+#[tokio::test]
 async fn a_pause_holds_its_own_host_only() {
     let queue = with_delay("0s", 2).await;
     queue.list_urls("a", ["http://b.test/1".to_owned()]).await;

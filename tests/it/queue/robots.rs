@@ -280,6 +280,28 @@ async fn the_crawl_delay_of_the_fetchers_own_group_is_kept_also_when_their_token
 }
 
 #[tokio::test]
+async fn of_the_crawl_delays_for_polls_and_for_fetchers_the_longest_is_kept() {
+    let agent = |name: &str, token: &str| {
+        let extra = format!("obey_robots = true\nrobots_agent = \"{token}\"");
+        site(name, &format!("http://{name}.test/"), &extra)
+    };
+    let body = |first: u8, second: u8| {
+        format!(
+            "User-agent: onebot\nCrawl-delay: {first}\n\nUser-agent: twobot\nCrawl-delay: {second}\n"
+        )
+    };
+    let queue = Queue::open(&(agent("a", "onebot") + &agent("b", "twobot"))).await;
+    queue.list_urls("a", (0..40).map(|n| format!("{HOST}/{n}"))).await;
+    queue.list_urls("b", ["http://a.test/of-b".to_owned()]).await;
+    for (own, first, second) in [(30, 9, 5), (2, 30, 5), (2, 5, 30), (2, 30, 30)] {
+        let crawl_delay = Some(Duration::from_secs(own));
+        let body = body(first, second).into_bytes();
+        save(&queue, RobotsRead::Rules { body, status: 200, crawl_delay }).await;
+        assert_eq!(gap(&queue).await, 30, "{own} {first} {second}");
+    }
+}
+
+#[tokio::test]
 async fn the_crawl_delay_of_a_token_is_kept_where_its_site_has_urls_and_nowhere_else() {
     let agent = |name: &str, home: &str, token: &str| {
         site(name, home, &format!("obey_robots = true\nrobots_agent = \"{token}\""))

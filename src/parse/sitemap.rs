@@ -125,6 +125,11 @@ impl<'a, 's> SitemapReader<'a, 's> {
             "urlset" | "sitemapindex" => self.root(tag, cx),
             "url" => self.begin(Kind::Page, depth, cx),
             "sitemap" => self.begin(Kind::Child, depth, cx),
+            "loc" if depth == 2 => {
+                // Of one entry or of all: who takes them for gone would be wrong.
+                self.lacks_entries = true;
+                cx.note(IssueCode::ParsingError, "a loc outside an entry");
+            }
             _ if depth == 2 => cx.note(IssueCode::UnknownTag, tag.local),
             _ => {}
         }

@@ -424,6 +424,9 @@ fn what_hides_entries_is_never_complete() {
         (format!("{}<!-- two {two}{three}", entry(1)), false),
         (format!("{}<!-- two --> {two}{three}", entry(1)), true),
         (format!("{}<?php {two}{three}", entry(1)), false),
+        (format!("<loc>https://e.com/1</loc>{two}{three}"), false),
+        (format!("{}<loc>https://e.com/2</loc></url>{three}", entry(1)), false),
+        (format!("<x:y><loc>https://e.com/1</loc></x:y>{two}{three}"), true),
     ] {
         let (found, report) = listed(&format!("<urlset>{body}</urlset>"));
         assert_eq!(report.complete, complete, "{body} {found:?}");

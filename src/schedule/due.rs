@@ -19,8 +19,8 @@ use super::flight::UnderWay;
 use crate::model::SiteId;
 use crate::store::DueSource;
 
-/// Hosts named by the store at once at most.
-pub(super) const BATCH: u32 = 1_024;
+/// Hosts that can be polled named by the store at once at most.
+const BATCH: usize = 1_024;
 /// The store is asked for all that is due no more often than this.
 const GAP: Duration = Duration::from_millis(50);
 /// And so many times less often than the answer takes.
@@ -61,6 +61,12 @@ impl Due {
         self.not_before.map(|at| at.saturating_duration_since(now)).filter(|pause| !pause.is_zero())
     }
 
+    /// Hosts that the store is to name at most: what those have due that are being polled
+    /// comes first, as a rule.
+    pub(super) fn batch(under_way: &UnderWay) -> u32 {
+        u32::try_from(BATCH + under_way.hosts()).unwrap_or(u32::MAX)
+    }
+
     /// Takes over what the store named at `asked`, which took it from `began`
     /// to `now`, and in which it passed over the sites that are `full`.
     pub(super) fn refill(
@@ -72,7 +78,7 @@ impl Due {
         (began, now): (Instant, Instant),
     ) {
         // A full batch ends where it was cut: what is due later comes after it.
-        let is_cut = named.len() >= BATCH as usize;
+        let is_cut = named.len() >= Self::batch(under_way) as usize;
         let last = named.last().filter(|_| is_cut);
         self.horizon = Some(last.map_or(asked, |last| last.at));
         self.waiting = named.into_iter().filter(|due| !under_way.is_busy(due.host)).collect();
@@ -199,7 +205,7 @@ mod tests {
 
     #[test]
     fn nothing_goes_before_what_a_full_batch_left_out() {
-        let named = (0..i64::from(BATCH)).map(|n| due(n / 256, n)).collect();
+        let named = (0..).take(BATCH).map(|n| due(n / 256, n)).collect();
         let mut batch = filled(named, &[]);
         batch.follow(due(4, 9_999));
         batch.follow(due(2, 9_998));

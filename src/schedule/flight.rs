@@ -23,6 +23,9 @@ const MAY_WAIT: Duration = Duration::from_millis(100);
 /// Polls under way at most, slow ones among them: so many times
 /// `fetch.concurrency`.
 pub(super) const SLOW_POLLS: usize = 4;
+/// Polls that wait for the clocks of their hosts come on top, up to so many times these in
+/// all: where each of many hosts has several things due, most of them wait at any moment.
+const WAITING_POLLS: usize = 4;
 
 /// The polls under way, and what waits for its turn.
 #[derive(Default)]
@@ -55,7 +58,9 @@ impl Flight {
     ) -> Result<usize, Duration> {
         let ages = || self.under_way.hosts.values().map(|(began, _)| now.duration_since(*began));
         let quick = ages().filter(|age| *age < SLOW).count().saturating_sub(waiting);
-        let of_all = slots(concurrency).saturating_sub(self.polls.len());
+        let (slots, all) = (slots(concurrency), self.polls.len());
+        let of_slots = slots.saturating_sub(all.saturating_sub(waiting));
+        let of_all = of_slots.min(slots.saturating_mul(WAITING_POLLS).saturating_sub(all));
         let room = concurrency.saturating_sub(quick).min(of_all);
         if room > 0 {
             return Ok(room);
@@ -108,6 +113,11 @@ impl UnderWay {
                 self.sites.remove(&site);
             }
         }
+    }
+
+    /// Hosts that are polled.
+    pub(super) fn hosts(&self) -> usize {
+        self.hosts.len()
     }
 
     pub(super) fn is_busy(&self, host: HostId) -> bool {
@@ -192,7 +202,11 @@ mod tests {
         // Some of those that wait are slow, too.
         assert_eq!(flight.room(64, 10, now + SLOW), Ok(64));
         add(&mut flight, 64..256);
-        assert_eq!(flight.room(64, 256, now), Err(LOOK_AGAIN), "of all there are so many");
+        assert_eq!(flight.room(64, 0, now + SLOW), Err(LOOK_AGAIN), "of slow ones so many");
+        assert_eq!(flight.room(64, 16, now + SLOW), Ok(16));
+        assert_eq!(flight.room(64, 256, now), Ok(64), "all wait for clocks");
+        add(&mut flight, 256..1_024);
+        assert_eq!(flight.room(64, 1_024, now), Err(LOOK_AGAIN), "of all there are so many");
     }
 
     #[test]

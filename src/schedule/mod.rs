@@ -55,7 +55,7 @@ use crate::model::{HostId, Role, SourceId};
 use crate::store::views::Counts;
 use crate::store::{DueSource, Kept, PollTarget, Store, StoreError};
 use crate::threads::Threads;
-use due::BATCH;
+use due::Due;
 use flight::Flight;
 use interval::PollEvent;
 use interval::hints::Hints;
@@ -296,7 +296,8 @@ impl Poller {
         }
         let asked = self.clock.now();
         let full = flight.under_way.full(concurrency);
-        let named = self.store.due_sources(BATCH, full.clone()).await?;
+        let most = Due::batch(&flight.under_way);
+        let named = self.store.due_sources(most, full.clone()).await?;
         let took = (began, Instant::now());
         flight.due.refill(named, &flight.under_way, &full, asked, took);
         Ok(None)
